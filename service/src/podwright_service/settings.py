@@ -427,6 +427,9 @@ class Settings(BaseSettings):
     allowed_mcp: Names | None = None
     """MCP tools that inline blueprints may name, as `server` or `server/tool`; by default those of the component."""
 
+    allowed_parameters: Names = Field(default_factory=list[str])
+    """Parameters of providers that inline blueprints may set; by default none."""
+
     run_wall_time: Finite | None = 600.0
     """Seconds that a run may take."""
     run_tokens: NonNegativeInt | None = 200_000

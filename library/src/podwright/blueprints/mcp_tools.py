@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
 from podwright.blueprints.members import parts_of
-from podwright.blueprints.schema import TOOL_NAME, ToolOptions
+from podwright.blueprints.schema import ToolOptions
 from podwright.data.json_data import (
     JsonMapping,
     as_array,
     as_object,
 )
 from podwright.data.text import short_repr
+from podwright.data.tool_names import REVISE_PLAN, TOOL_NAME, skill_tool_names
 from podwright.errors import Problem
 from podwright.steps.registry import walk_steps
 
@@ -119,20 +120,32 @@ def mcp_servers(blueprint: JsonMapping) -> list[str]:
 def mcp_problems(blueprint: JsonMapping) -> Iterator[Problem]:
     """Yield what is wrong with the names of tools in a blueprint whose shape is valid."""
     for at, part in parts_of(blueprint).items():
-        own = {entry["name"] for entry in as_array(part.get("tools"))}
-        yield from _name_problems(part, at, own)
+        yield from _name_problems(part, at)
 
 
-def _name_problems(
-    part: JsonMapping, at: str, own: Container[str]
-) -> Iterator[Problem]:
+def tools_besides_mcp(part: JsonMapping) -> dict[str, str]:
+    """The names by which a model calls what is no tool of an MCP server, and what each stands for.
+
+    Args:
+        part: The blueprint of a component or a member, of a valid shape.
+    """
+    tools = [entry["name"] for entry in as_array(part.get("tools"))]
+    names = dict.fromkeys(tools, "an entry of 'tools'")
+    skills = [entry["name"] for entry in as_array(part.get("skills"))]
+    if skills:
+        own = (*skill_tool_names(skills), REVISE_PLAN)
+        names |= dict.fromkeys(own, "a tool of the conductor itself")
+    return names
+
+
+def _name_problems(part: JsonMapping, at: str) -> Iterator[Problem]:
     """Yield the names that providers refuse, and those that stand for two tools.
 
     Args:
         part: The component or member.
         at: Its JSON pointer.
-        own: The names of its other tools.
     """
+    others = tools_besides_mcp(part)
     taken: dict[str, MCPToolName] = {}
     for tool in mcp_tools(part, at):
         if not TOOL_NAME.fullmatch(tool.name):
@@ -144,8 +157,8 @@ def _name_problems(
             )
             continue
         earlier = taken.setdefault(tool.name, tool)
-        if tool.name in own:
-            yield _same_name_problem(tool, "an entry of 'tools'")
+        if tool.name in others:
+            yield _same_name_problem(tool, others[tool.name])
         elif earlier is not tool:
             other = f"the tool '{earlier.tool}' of server '{earlier.server}'"
             yield _same_name_problem(tool, other)
@@ -157,17 +170,3 @@ def _same_name_problem(tool: MCPToolName, other: str) -> Problem:
         detail=f"Two tools are called '{tool.name}': this one, and {other}.",
         suggestion="Give the entry of the server another 'prefix'.",
     )
-
-
-def skill_name_problems(
-    blueprint: JsonMapping, names: Container[str]
-) -> Iterator[Problem]:
-    """Yield the tools of a conductor's MCP servers that have names by which its model calls something else.
-
-    Args:
-        blueprint: The conductor's blueprint.
-        names: The names of the tools of its skills, and of the one that revises its plan.
-    """
-    for tool in mcp_tools(blueprint):
-        if tool.name in names:
-            yield _same_name_problem(tool, "a tool of the conductor itself")

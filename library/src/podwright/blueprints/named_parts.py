@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from podwright.blueprints.members import members_of
-from podwright.blueprints.schema import TOOL_NAME
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
+from podwright.data.tool_names import TOOL_NAME
 from podwright.steps.registry import collect, walk_steps
 
 _REFERENCE_KEYS = {"type", "name", "version", "description"}

@@ -7,7 +7,6 @@ A blueprint stays JSON data: a component holds exactly what a file says, so an e
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Required
 
@@ -28,6 +27,7 @@ from podwright.data.json_data import (
     as_object,
     copy_json,
 )
+from podwright.data.tool_names import TOOL_NAME
 from podwright.kinds import Kind
 from podwright.messages.messages import (
     CLOSED,
@@ -57,8 +57,6 @@ MAX_SERVER_TOOLS = 128
 
 _MODEL = r"^[^\s/]+/\S+$"
 _PREFIX = r"^[a-zA-Z0-9_-]{1,40}$"
-TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
-"""The names of tools that OpenAI, Anthropic and most other providers take."""
 PATTERNS[_MODEL] = (
     "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 )
@@ -84,48 +82,47 @@ MaxCorrections = Annotated[int, Field(ge=0, le=1000)]
 """Answers of one run that may not fit the response schema, and are asked for again."""
 Fallback = Annotated[list[ModelName], Field(max_length=8)]
 """Models that are asked in turn if those before them cannot answer."""
+StopAt = Annotated[list[ToolName], Field(min_length=1, max_length=64)]
 FallbackWait = Annotated[float, Field(ge=0)]
 """Seconds that a model may ask to wait before the next one is asked."""
 
 
 @with_config(_CONFIG)
-class AgentConfig(ModelSettings, HistorySettings, total=False):
+class ChatConfig(ModelSettings, HistorySettings, total=False):
+    """How a model works with its tools, in a component of any kind that has a model of its own."""
+
+    response_schema: Schema
+    max_loops: MaxLoops
+    max_tool_retries: MaxToolRetries
+    fallback: Fallback
+    fallback_wait: FallbackWait
+    max_corrections: MaxCorrections
+    tool_choice: ToolName
+    """Which tool the model calls first: `auto`, `required`, `none`, or the name of one."""
+    stop_at: ToolName | StopAt
+    """The tools whose results are the answer."""
+
+
+@with_config(_CONFIG)
+class AgentConfig(ChatConfig, total=False):
     """How an agent runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
-    response_schema: Schema
-    max_loops: MaxLoops
-    max_tool_retries: MaxToolRetries
-    fallback: Fallback
-    fallback_wait: FallbackWait
-    max_corrections: MaxCorrections
 
 
 @with_config(_CONFIG)
-class MemberConfig(ModelSettings, HistorySettings, total=False):
-    """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole. See `AgentConfig`."""
+class MemberConfig(ChatConfig, total=False):
+    """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole."""
 
     model: ModelName
-    response_schema: Schema
-    max_loops: MaxLoops
-    max_tool_retries: MaxToolRetries
-    fallback: Fallback
-    fallback_wait: FallbackWait
-    max_corrections: MaxCorrections
 
 
 @with_config(_CONFIG)
-class ConductorConfig(ModelSettings, HistorySettings, total=False):
+class ConductorConfig(ChatConfig, total=False):
     """How a conductor runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
-    response_schema: Schema
-    max_loops: MaxLoops
-    max_tool_retries: MaxToolRetries
-    fallback: Fallback
-    fallback_wait: FallbackWait
     planning: bool
-    max_corrections: MaxCorrections
 
 
 @with_config(_CONFIG)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain, islice
 from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
+from podwright.blueprints.chat_settings import chat_problems
 from podwright.blueprints.mcp_tools import mcp_problems
 from podwright.blueprints.schema import (
     CONFIG_KEYS,
     adapter,
     allowed_keys,
+)
+from podwright.blueprints.unsafe_keys import (
+    unsafe_key_in,
+    unsafe_key_problem,
 )
 from podwright.data.json_data import (
     JsonMapping,
@@ -55,22 +60,6 @@ class Parsed(NamedTuple):
 
 
 _JSON_TYPES = (str, bool, int, float, list, dict, type(None))
-
-_UNSAFE = re.compile(
-    # words are separated by other characters, or by a capital letter
-    r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:"
-    r"[a-z]*_?ur[il]s?|(?:api|base)_?base|endpoints?|hosts?|hostname|servers?|address(?:es)?|prox(?:y|ies)"
-    r"|headers?|cookies?|extra_?(?:body|query)|api_?keys?|(?<!cache_)keys?|token$|secrets?|passw(?:or)?ds?|passphrase"
-    r"|pwd|(?:access|client|private|secret)_?(?:keys?|secrets?|tokens?)|creds?|credentials?|o?auth(?:orization|entication)?"
-    r"|bearer|jwt|certificates?|limits|callbacks?|(?:web)?hooks?|handlers?"
-    r"|(?<!_)code|scripts?|modules?|imports?|functions?|commands?|exec|eval)(?:$|[^a-z])"
-)
-"""Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
-_UNSAFE_KEY = "Unsafe key: like an address, a credential, a limit or code."
-_HINT = (
-    "Addresses and credentials belong in the environment, limits in 'limits' beside it, code in Python, and notes "
-    "in metadata."
-)
 
 _TYPES: dict[str, Kind] = {kind.capitalize(): kind for kind in TRAITS}
 
@@ -176,7 +165,8 @@ def parse(
     if not found and (kind or own_kind) == "workflow":
         found = list(step_problems(current["steps"]))[:MAX_PROBLEMS]
     if not found:
-        found = list(mcp_problems(current))[:MAX_PROBLEMS]
+        others = chain(mcp_problems(current), chat_problems(current))
+        found = list(islice(others, MAX_PROBLEMS))
     return Parsed(current, found, unused[:MAX_PROBLEMS])
 
 
@@ -250,7 +240,7 @@ def _check_shape(
     warnings: list[Problem] = []
     for location, unsafe_pointer in further.items():
         if unsafe_pointer:
-            problems.append(Problem(unsafe_pointer, _UNSAFE_KEY, _HINT))
+            problems.append(unsafe_key_problem(unsafe_pointer))
         else:
             pointer = json_pointer(*location)
             warnings.append(Problem(pointer, "Unknown key, kept but not used."))
@@ -285,19 +275,10 @@ def _further_keys(errors: Sequence[JsonMapping]) -> dict[Location, str]:
         *parents, key = location
         if parents[-1:] != ["config"] or resembles_setting(str(key)):
             continue
-        further[location] = _unsafe_pointer(location, error["input"])
+        above = json_pointer(*parents)
+        unsafe = unsafe_key_in({key: error["input"]})
+        further[location] = above + unsafe if unsafe else ""
     return further
-
-
-def _unsafe_pointer(location: Location, value: object) -> str:
-    """The pointer of the first unsafe key at a location or inside its value; empty if there is none."""
-    *parents, key = location
-    above = json_pointer(*parents)
-    for pointer, _, _ in walk_json({key: value}):
-        name = pointer.rpartition("/")[2]
-        if _UNSAFE.search(name):
-            return above + pointer
-    return ""
 
 
 def resembles_setting(key: str) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from podwright import errors
 from podwright.chats.chat_messages import ChatMessages
 from podwright.chats.model_call import call_model
 from podwright.chats.response_format import ResponseFormat, response_format
-from podwright.chats.tool_calls import ToolCaller
+from podwright.chats.tool_calls import ToolAnswer, ToolCaller
 from podwright.data.json_data import to_json_data
 from podwright.messages.messages import (
+    Message,
     ModelResponse,
     ModelSettings,
     OutputSchema,
+    ToolCall,
 )
 from podwright.run.component import ModelComponent
 from podwright.run.run import Run, Task
@@ -108,6 +111,7 @@ class Chat:
         if answer_format is not None:
             schema = answer_format.schema
         schemas = tuple(tool.schema for tool in tools.values())
+        choice = component.tool_choice if tools else None
         tool_caller = ToolCaller(run, tools, component.max_tool_retries)
         max_loops = component.max_loops
         reason = ""
@@ -119,6 +123,7 @@ class Chat:
                 tools=schemas,
                 settings=settings,
                 output=schema,
+                tool_choice=choice,
             )
             response = await call_model(
                 run,
@@ -130,8 +135,16 @@ class Chat:
             if response.tool_calls:
                 reason = ""
                 results = await tool_caller.call_all(response.tool_calls)
-                messages.turn += [answer, *results]
-                continue
+                messages.turn += [answer, *(each.message for each in results)]
+                if choice != "none":
+                    choice = None
+                final = _final_result(component, response.tool_calls, results)
+                if final is None:
+                    continue
+                response = replace(
+                    response, text=final, tool_calls=(), finish_reason="stop"
+                )
+                answer = Message("assistant", final)
             try:
                 value = await _read_answer(response.text, answer_format)
             except ValueError as error:
@@ -150,6 +163,18 @@ class Chat:
             messages.turn.append(answer)
             return response, value
         raise _no_answer_error(run, max_loops, reason)
+
+
+def _final_result(
+    component: ModelComponent,
+    calls: Sequence[ToolCall],
+    answers: Sequence[ToolAnswer],
+) -> str | None:
+    """The text of the first result of a tool that the component stops at; None if there is none."""
+    for call, answer in zip(calls, answers, strict=True):
+        if call.name in component.stop_at and answer.is_result:
+            return answer.message.text
+    return None
 
 
 def _combined_settings(

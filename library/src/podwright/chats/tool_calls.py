@@ -77,11 +77,11 @@ class ToolCaller:
         self._failed_turns: Counter[str] = Counter()
         """By tool, the last turns in a row in which all its calls failed."""
 
-    async def call_all(self, calls: Sequence[ToolCall]) -> list[Message]:
+    async def call_all(self, calls: Sequence[ToolCall]) -> list[ToolAnswer]:
         """Call the tools that the model asked for in one turn, up to `PARALLEL_CALLS` at once.
 
         Returns:
-            The messages for the model: a result each, or why the call failed.
+            A result for each call, or why it failed.
 
         Raises:
             ToolError: A tool raised an error or was called wrongly, too often or where that fails the run.
@@ -91,7 +91,7 @@ class ToolCaller:
         retryable = self._tools_with_retries_left(calls)
         slots = asyncio.Semaphore(PARALLEL_CALLS)
 
-        async def call_in_slot(call: _Call) -> _ToolAnswer | ApprovalRequired:
+        async def call_in_slot(call: _Call) -> ToolAnswer | ApprovalRequired:
             async with slots:
                 try:
                     return await self._replay_or_call(call)
@@ -109,14 +109,14 @@ class ToolCaller:
             numbered.append(numbered_call)
             self._run.tool_calls += 1
         outcomes = await gather_or_cancel(map(call_in_slot, numbered))
-        answers: list[_ToolAnswer] = []
+        answers: list[ToolAnswer] = []
         for outcome in outcomes:
             # the other calls of the turn have gone on to their end
             if isinstance(outcome, ApprovalRequired):
                 raise outcome
             answers.append(outcome)
         self._count_failed_turns(calls, answers)
-        return [answer.message for answer in answers]
+        return answers
 
     def _tools_with_retries_left(self, calls: Sequence[ToolCall]) -> set[str]:
         """The tools of which a failure is reported to the model; a failure of another one fails the run."""
@@ -127,7 +127,7 @@ class ToolCaller:
         return retryable
 
     def _count_failed_turns(
-        self, calls: Sequence[ToolCall], answers: Sequence[_ToolAnswer]
+        self, calls: Sequence[ToolCall], answers: Sequence[ToolAnswer]
     ) -> None:
         right: set[str] = set()
         for call, answer in zip(calls, answers, strict=True):
@@ -139,7 +139,7 @@ class ToolCaller:
             else:
                 self._failed_turns[name] += 1
 
-    async def _replay_or_call(self, call: _Call) -> _ToolAnswer:
+    async def _replay_or_call(self, call: _Call) -> ToolAnswer:
         """Answer with the result of an earlier attempt of the run, or call the tool."""
         self._run.add_usage(Usage(tool_calls=1))
         # never reset: each call has a task of its own, and so a context of its own
@@ -152,7 +152,7 @@ class ToolCaller:
                 self._run.count_usage(usage)
                 text = _recorded_text(recorded)
                 if recorded.is_rejection:
-                    return call.result_answer(text)
+                    return call.rejection_answer(text)
                 return call.error_answer(text)
             case ToolCallFinished() if call.is_performed_again:
                 # its nested run replays itself; later runs get their ids by its number
@@ -169,7 +169,7 @@ class ToolCaller:
             case None:
                 return await self._call_if_approved(call)
 
-    async def _call_if_approved(self, call: _Call) -> _ToolAnswer:
+    async def _call_if_approved(self, call: _Call) -> ToolAnswer:
         """Call a tool as a person has decided, if one has to approve the call.
 
         Raises:
@@ -229,7 +229,7 @@ class ToolCaller:
             self._run, self._id_of(call), request.name, request.id, server
         )
 
-    async def _call_with_events(self, call: _Call) -> _ToolAnswer:
+    async def _call_with_events(self, call: _Call) -> ToolAnswer:
         """Call a tool, and emit the events of the call; its failure is reported to the model or raised."""
         record = self._record_of(call)
         try:
@@ -248,7 +248,7 @@ class ToolCaller:
         record: RecordedCall,
         call: _Call,
         error: CancelledError | PodwrightError,
-    ) -> _ToolAnswer:
+    ) -> ToolAnswer:
         """Emit the failure of a call; the model is told, or the error is raised."""
         report = _report_of(call, error)
         record.fail(error, report)
@@ -285,7 +285,7 @@ def _start(record: RecordedCall, call: _Call) -> dict[str, Any]:
 
 def _refuse(
     record: RecordedCall, call: _Call, decision: Decision
-) -> _ToolAnswer:
+) -> ToolAnswer:
     """Tell the model that a person has rejected the call, and emit its events."""
     text = refusal_text(decision.comment)
     _start(record, call)
@@ -293,7 +293,7 @@ def _refuse(
         f"A person rejected the call of the tool '{call.request.name}'."
     )
     record.reject(error, text)
-    return call.result_answer(text)
+    return call.rejection_answer(text)
 
 
 def _result_content(tool: Tool, value: Any) -> Content:
@@ -323,12 +323,19 @@ def _recorded_text(event: ToolCallFailed) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolAnswer:
+class ToolAnswer:
     """The answer to a tool call."""
 
     message: Message
-    is_error: bool
-    """Whether it says why the call failed; if not, it is the result."""
+    is_error: bool = False
+    """Whether it says why the call failed."""
+    is_rejection: bool = False
+    """Whether it says that a person has rejected the call."""
+
+    @property
+    def is_result(self) -> bool:
+        """Whether it is what the tool returned."""
+        return not (self.is_error or self.is_rejection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,15 +377,20 @@ class _Call:
         request = replace(self.request, arguments=json.dumps(arguments))
         return replace(self, request=request, is_changed=True)
 
-    def result_answer(self, content: Content) -> _ToolAnswer:
+    def result_answer(self, content: Content) -> ToolAnswer:
         """The answer with what the tool returned."""
         message = Message("tool", content, tool_call_id=self.request.id)
-        return _ToolAnswer(message, is_error=False)
+        return ToolAnswer(message)
 
-    def error_answer(self, text: str) -> _ToolAnswer:
+    def rejection_answer(self, text: str) -> ToolAnswer:
+        """The answer that a person has rejected the call."""
+        message = Message("tool", text, tool_call_id=self.request.id)
+        return ToolAnswer(message, is_rejection=True)
+
+    def error_answer(self, text: str) -> ToolAnswer:
         """The answer with why the call failed."""
         message = Message("tool", text, tool_call_id=self.request.id)
-        return _ToolAnswer(message, is_error=True)
+        return ToolAnswer(message, is_error=True)
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
-    Collection,
-    Container,
     Mapping,
     Sequence,
 )
@@ -16,12 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
-from podwright.blueprints.schema import TOOL_NAME
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import JsonMapping, to_text
-from podwright.data.tool_names import to_tool_name
+from podwright.data.tool_names import REVISE_PLAN, skill_tool_names
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
@@ -32,11 +29,6 @@ from podwright.run.run import Run, Task
 from podwright.tools.function_tool import FunctionTool
 from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.template_names import name_problems
-
-REVISE_PLAN = "revise_plan"
-"""Name of the tool by which the model replaces its plan."""
-MAX_BASE_NAME = 60
-"""Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
 
 
 class Conductor(TeamComponent, ModelComponent):
@@ -87,11 +79,6 @@ class Conductor(TeamComponent, ModelComponent):
 
     def _set_tools(self, tools: Mapping[str, Tool]) -> None:
         self._tools = tools
-
-    @classmethod
-    def member_tool_names(cls, members: Sequence[Component]) -> Collection[str]:
-        """The names of tools that its model calls its skills by, and revises its plan."""
-        return [*_by_tool_name(members), REVISE_PLAN]
 
     @property
     def skills(self) -> Sequence[Component]:
@@ -293,35 +280,5 @@ def _purpose(name: str, skill: Component, values: JsonMapping) -> str:
 
 def _by_tool_name(skills: Sequence[Component]) -> dict[str, Component]:
     """Skills, in their order, by the names that models call them by."""
-    own = {skill.name for skill in skills if TOOL_NAME.fullmatch(skill.name)}
-    taken = {*own, REVISE_PLAN}
-    names: dict[str, Component] = {}
-    for number, skill in enumerate(skills, 1):
-        name = skill.name
-        if name not in own or name in names or name == REVISE_PLAN:
-            name = _free_name(_tool_name(skill.name, number), taken)
-        taken.add(name)
-        names[name] = skill
-    return names
-
-
-def _tool_name(name: str, number: int) -> str:
-    """A name for people as the name of a tool: without accents, and `_` for what a tool's name cannot have.
-
-    Args:
-        name: The name of a skill.
-        number: Its number in the conductor, which stands for a name without any letter or digit of ASCII.
-    """
-    tool_name = to_tool_name(name)
-    if not tool_name:
-        return f"skill_{number}"
-    return tool_name[:MAX_BASE_NAME]
-
-
-def _free_name(base: str, taken: Container[str]) -> str:
-    name = base
-    number = 2
-    while name in taken:
-        name = f"{base}_{number}"
-        number += 1
-    return name
+    names = skill_tool_names([skill.name for skill in skills])
+    return dict(zip(names, skills, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import (
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -13,11 +12,7 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, Any, Self
 
-from podwright.blueprints.mcp_tools import (
-    MCPToolName,
-    mcp_tools,
-    skill_name_problems,
-)
+from podwright.blueprints.mcp_tools import MCPToolName, mcp_tools
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.data.json_data import (
@@ -109,8 +104,6 @@ class TeamComponent(PromptComponent):
             overrides=kwargs,
         )
         own_tools, problems = attach_mcp(_own_names(parsed), mcp)
-        names = cls.member_tool_names(members)
-        problems += skill_name_problems(parsed.data, names)
         self = cls._from_parsed(parsed, problems if validate else ())
         self._set_members(members)
         self._set_tools(own_tools)
@@ -133,11 +126,6 @@ class TeamComponent(PromptComponent):
     @abstractmethod
     def _set_members(self, members: Sequence[Component]) -> None:
         """Keep the members, in the order of the blueprint."""
-
-    @classmethod
-    def member_tool_names(cls, members: Sequence[Component]) -> Collection[str]:
-        """The names of tools that its model calls its members by, and others that it has by itself."""
-        return ()
 
     def _set_tools(self, tools: Mapping[str, Tool]) -> None:
         """Keep the tools of its own model."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Container, Sequence
 
+TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+"""The names of tools that OpenAI, Anthropic and most other providers take."""
+REVISE_PLAN = "revise_plan"
+"""Name of the tool by which the model of a conductor replaces its plan."""
+_MAX_BASE_NAME = 60
+"""Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
 _NOT_IN_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _LETTERS = {
     "ß": "ss",
@@ -35,3 +42,31 @@ def to_tool_name(name: str) -> str:
         char for char in decomposed if not unicodedata.combining(char)
     )
     return _NOT_IN_TOOL_NAME.sub("_", plain).strip("_-")
+
+
+def skill_tool_names(skills: Sequence[str]) -> list[str]:
+    """Return the names by which a model calls the skills of a conductor, in their order, each once.
+
+    Args:
+        skills: The names of the skills, in any alphabet.
+    """
+    own = set(filter(TOOL_NAME.fullmatch, skills))
+    taken = {*own, REVISE_PLAN}
+    names: list[str] = []
+    for number, skill in enumerate(skills, 1):
+        name = skill
+        if name not in own or name in names or name == REVISE_PLAN:
+            base = to_tool_name(skill)[:_MAX_BASE_NAME] or f"skill_{number}"
+            name = _free_name(base, taken)
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _free_name(base: str, taken: Container[str]) -> str:
+    name = base
+    number = 2
+    while name in taken:
+        name = f"{base}_{number}"
+        number += 1
+    return name

@@ -28,6 +28,8 @@ MAX_CHARACTERS = 4_000_000
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 """A text in a message."""
+TOOL_CHOICES = ("auto", "required", "none")
+"""What a request may say in place of a tool's name: whether the model calls one is its choice, needed or excluded."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
@@ -72,6 +74,8 @@ class ModelSettings(TypedDict, total=False):
         "none", "minimal", "low", "medium", "high", "xhigh"
     ]
     """How long a reasoning model may think."""
+    parameters: JsonObject
+    """Parameters that the provider has and are not named here, such as `top_k`; sent as they are."""
 
 
 class HistorySettings(TypedDict, total=False):
@@ -215,7 +219,7 @@ class ModelRequest:
     output: OutputSchema | None = None
     """Set if the answer must be JSON of this schema and the model supports that."""
     tool_choice: str | None = None
-    """The tool that the model must call; None leaves the choice to the model."""
+    """The tool that the model must call, or one of `TOOL_CHOICES`; None leaves the choice to the model."""
     component: str = ""
     """The component that asks; not sent to the provider."""
     path: tuple[int, ...] = ()

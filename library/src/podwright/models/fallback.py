@@ -37,6 +37,7 @@ class ChatModels:
         """A request for one of the models, from that for the first one.
 
         Messages of unknown origin count as the first one's, so that what they carry is not sent to another provider.
+        Its parameters are not sent there either.
         """
         if model is self.first:
             return request
@@ -44,7 +45,16 @@ class ChatModels:
         messages = [
             _mark_provider(message, provider) for message in request.messages
         ]
-        return replace(request, model=model.name, messages=tuple(messages))
+        settings = request.settings
+        if not model.name.startswith(f"{provider}/"):
+            settings = {**settings}
+            settings.pop("parameters", None)
+        return replace(
+            request,
+            model=model.name,
+            messages=tuple(messages),
+            settings=settings,
+        )
 
 
 def _mark_provider(message: Message, provider: str) -> Message:

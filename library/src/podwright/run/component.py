@@ -598,6 +598,18 @@ class ModelComponent(PromptComponent):
         return self.config.get("max_corrections", DEFAULT_MAX_CORRECTIONS)
 
     @property
+    def tool_choice(self) -> str | None:
+        """Which tool its model calls first, as a request has it; None leaves the choice to the model."""
+        choice = self.config.get("tool_choice", "auto")
+        return None if choice == "auto" else choice
+
+    @property
+    def stop_at(self) -> Sequence[str]:
+        """The names of the tools whose results are its answer."""
+        names = self.config.get("stop_at", ())
+        return [names] if isinstance(names, str) else names
+
+    @property
     def model(self) -> Model:
         """The model that answers.
 

@@ -78,6 +78,10 @@ class AgentOptions(
     """Wrong or failed calls of one tool in a row that are reported to the model; the next one fails the run."""
     max_corrections: int
     """Answers that do not fit the response model and are asked for again; the next one fails the run."""
+    tool_choice: str
+    """Which tool the model calls first: `auto`, the default, `required` for any, `none`, or the name of one."""
+    stop_at: str | list[str]
+    """The tools whose results are the answer of the run."""
 
 
 _OPTION_KEYS = Options.__optional_keys__

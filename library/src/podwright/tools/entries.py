@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from podwright.blueprints.members import parts_of
-from podwright.blueprints.schema import TOOL_NAME, ToolOptions
+from podwright.blueprints.schema import ToolOptions
 from podwright.data.json_data import (
     JsonMapping,
     as_array,
@@ -14,6 +14,7 @@ from podwright.data.json_data import (
     copy_json,
 )
 from podwright.data.text import did_you_mean
+from podwright.data.tool_names import TOOL_NAME
 from podwright.errors import Problem, ToolDefinitionError
 from podwright.messages.messages import ToolSchema
 from podwright.schemas.json_schema import object_root

@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
 
-from podwright.blueprints.schema import TOOL_NAME
 from podwright.data.text import short_repr
+from podwright.data.tool_names import TOOL_NAME
 from podwright.errors import ToolDefinitionError
 from podwright.functions.run_context import is_context
 from podwright.messages.messages import ToolSchema

@@ -457,12 +457,25 @@ class Inspection:
         for name, setting in self._caps.items():
             self._check_cap(value, pointer, name, setting)
         if key == "config":
+            self._check_parameters(value, pointer)
             for name in ("max_loops", "max_corrections"):
                 self._check_cap(value, pointer, name, "max_loops")
         self._check_default_loops(value, pointer)
         for name, setting in self._sizes.items():
             size = len(as_array(value.get(name)))
             self._check_size(f"{pointer}/{name}", size, setting, name)
+
+    def _check_parameters(self, config: dict[str, Any], pointer: str) -> None:
+        """Check the provider's parameters, of which only those on the list may be named."""
+        allowed = self._settings.allowed_parameters
+        for name in as_object(config.get("parameters")):
+            if name not in allowed:
+                self._add(
+                    f"{pointer}/parameters{json_pointer(name)}",
+                    f"Parameter {short_repr(name)} is not allowed here.",
+                    did_you_mean(name, allowed)
+                    or "The service's operator lists them in PODWRIGHT_ALLOWED_PARAMETERS.",
+                )
 
     def _check_cap(
         self,

@@ -13,9 +13,9 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, JsonValue
 from pydantic_core import PydanticCustomError
 
-from podwright.blueprints.schema import TOOL_NAME
 from podwright.connection.schemas import Object
 from podwright.data.json_data import as_object
+from podwright.data.tool_names import TOOL_NAME
 from podwright.schemas.json_schema import subschema
 
 _NO_TOOLS = (

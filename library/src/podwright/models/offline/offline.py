@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from podwright.data.text import truncate
 from podwright.messages.messages import (
+    TOOL_CHOICES,
     Message,
     ModelRequest,
     ModelResponse,
@@ -180,8 +181,11 @@ def _example_calls(
     for message in messages:
         called.update(call.name for call in message.tool_calls)
     functions = [tool["function"] for tool in request.tools]
-    if request.tool_choice:
-        wanted = {request.tool_choice}
+    choice = request.tool_choice or "auto"
+    if choice == "none":
+        wanted = set[str]()
+    elif choice not in TOOL_CHOICES:
+        wanted = {choice}
     else:
         wanted = {function["name"] for function in functions} - called
     functions = [

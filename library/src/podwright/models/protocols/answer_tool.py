@@ -25,17 +25,22 @@ ANSWER_TOOL = "final_answer"
 def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
     """The request with its output schema as a tool, for models without a JSON Schema mode, and the tool's name.
 
-    The name is empty if the request has no output schema, and so does not change.
+    The name is empty if the tool is not offered: the request has no output schema, or the model must call another tool.
     """
-    if request.output is None:
+    output = request.output
+    if output is None:
         return request, ""
+    if request.tool_choice == "none":
+        request = replace(request, tools=(), tool_choice=None)
+    elif request.tool_choice not in (None, "auto"):
+        return replace(request, output=None), ""
     taken = {tool["function"]["name"] for tool in request.tools}
     name = _free_name(taken)
     tool: ToolSchema = {
         "type": "function",
         "function": {
             "name": name,
-            "parameters": dict(request.output.schema),
+            "parameters": dict(output.schema),
             "description": "Give the final answer.",
         },
     }

@@ -24,7 +24,12 @@ from podwright.data.json_data import (
 )
 from podwright.data.json_forms import to_utf8_text
 from podwright.messages.conversation import chat_message
-from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import (
+    TOOL_CHOICES,
+    ModelRequest,
+    ModelResponse,
+    ToolSchema,
+)
 from podwright.messages.usage import Usage
 from podwright.models.base import check_tool_calls
 from podwright.models.http.error_body import ErrorBody, is_object, read_error
@@ -82,19 +87,21 @@ def request_body(
     }
     body.update(request.settings)
     body.pop("timeout", None)
+    body.update(body.pop("parameters", {}))
     if "max_tokens" in body and _has_completion_tokens(model, endpoint):
         body["max_completion_tokens"] = body.pop("max_tokens")
     if endpoint.unsigned_call:
         _sign_calls(body["messages"], endpoint.unsigned_call)
     if "seed" in body:
         body[endpoint.seed] = body.pop("seed")
-    if request.tools:
+    if request.tools and endpoint.strict:
+        body["tools"] = [_strict_tool(tool) for tool in request.tools]
+    elif request.tools:
         body["tools"] = request.tools
     else:
         body.pop("parallel_tool_calls", None)
     if request.tools and request.tool_choice is not None:
-        function = {"name": request.tool_choice}
-        body["tool_choice"] = {"type": "function", "function": function}
+        body["tool_choice"] = _tool_choice(request.tool_choice)
     if request.output is not None:
         schema: JsonObject = {
             "name": request.output.name,
@@ -108,6 +115,20 @@ def request_body(
         if endpoint.stream_options:
             body["stream_options"] = {"include_usage": True}
     return body
+
+
+def _strict_tool(tool: ToolSchema) -> ToolSchema:
+    """The tool with `strict`, if it does not say otherwise and its parameters are such that it means the same."""
+    function = tool["function"]
+    if "strict" in function or not is_strict(function["parameters"]):
+        return tool
+    return {"type": "function", "function": {**function, "strict": True}}
+
+
+def _tool_choice(choice: str) -> str | JsonObject:
+    if choice in TOOL_CHOICES:
+        return choice
+    return {"type": "function", "function": {"name": choice}}
 
 
 def _has_completion_tokens(model: str, endpoint: Endpoint) -> bool:

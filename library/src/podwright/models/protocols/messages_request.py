@@ -14,6 +14,7 @@ from typing import Any, cast
 from podwright.data.json_data import JsonObject, as_array, as_object
 from podwright.errors import ModelRequestError
 from podwright.messages.messages import (
+    TOOL_CHOICES,
     ContentPart,
     Message,
     ModelRequest,
@@ -34,6 +35,7 @@ _SETTINGS = (
     "parallel_tool_calls",
     "reasoning_effort",
     "timeout",
+    "parameters",
 )
 """The model settings that the protocol has."""
 _VERSION = re.compile(r"(\d+)(?:[-.](\d{1,2}))?(?!\d)")
@@ -66,6 +68,8 @@ _DATA_URL = re.compile(
 )
 _IMAGE_TYPES = {"image/jpg": "image/jpeg"}
 """Media types that clients write, and what the protocol calls them."""
+_CHOICES = dict(zip(TOOL_CHOICES, ("auto", "any", "none"), strict=True))
+"""What the protocol calls the choices of tools."""
 _THOUGHTS = ("thinking", "redacted_thinking")
 _START = "(The conversation begins with the assistant.)"
 _NOTHING = "(empty)"
@@ -135,6 +139,7 @@ def request_body(
     body.update(_tools(request, turns))
     if stream:
         body["stream"] = True
+    body.update(settings.get("parameters", {}))
     return body
 
 
@@ -250,9 +255,14 @@ def _tool(function: ToolFunction) -> JsonObject:
 def _tool_choice(request: ModelRequest) -> JsonObject:
     # a tool is forced only where the caller asks for it: models that think refuse it
     choice: JsonObject = {"type": "auto"}
-    if request.tool_choice is not None:
+    if request.tool_choice in _CHOICES:
+        choice = {"type": _CHOICES[request.tool_choice]}
+    elif request.tool_choice is not None:
         choice = {"type": "tool", "name": request.tool_choice}
-    if request.settings.get("parallel_tool_calls") is False:
+    if (
+        choice["type"] != "none"
+        and request.settings.get("parallel_tool_calls") is False
+    ):
         choice["disable_parallel_tool_use"] = True
     if choice == {"type": "auto"}:
         return {}

@@ -1,0 +1,100 @@
+"""The settings of models that a JSON Schema cannot judge: the tools that they name, and parameters of providers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from podwright.blueprints.mcp_tools import mcp_tools, tools_besides_mcp
+from podwright.blueprints.members import parts_of
+from podwright.blueprints.unsafe_keys import unsafe_key_in, unsafe_key_problem
+from podwright.data.json_data import JsonMapping, as_object, json_pointer
+from podwright.data.text import did_you_mean, short_repr
+from podwright.errors import Problem
+from podwright.messages.messages import TOOL_CHOICES, ModelSettings
+
+_EXTRA_BODY = "extra_body"
+"""The parameter in which Gemini's Chat Completions take others, as LiteLLM does."""
+_OF_REQUEST = frozenset({
+    "best_of", "fallbacks", "function_call", "functions", "max_completion_tokens", "max_output_tokens", "messages",
+    "model", "models", "n", "response_format", "stop_sequences", "stream", "stream_options", "system", "tool_choice",
+    "tools",
+})  # fmt: skip
+"""What a request has anyway, or what multiplies its work or changes who answers."""
+_OF_CONFIG = ModelSettings.__optional_keys__ - {"parameters"}
+
+
+def chat_problems(blueprint: JsonMapping) -> Iterator[Problem]:
+    """Yield what is wrong with the settings of the models in a blueprint whose shape is valid."""
+    for at, part in parts_of(blueprint).items():
+        config = as_object(part.get("config"))
+        pointer = f"{at}/config"
+        yield from _tool_problems(part, config, at)
+        parameters = as_object(config.get("parameters"))
+        yield from _parameter_problems(parameters, f"{pointer}/parameters")
+
+
+def _tool_problems(
+    part: JsonMapping, config: JsonMapping, at: str
+) -> Iterator[Problem]:
+    """Yield the tools that `tool_choice` and `stop_at` name and the component does not have."""
+    choice = config.get("tool_choice")
+    stops = config.get("stop_at", [])
+    if choice is None and not stops:
+        return
+    known = [
+        *tools_besides_mcp(part),
+        *(tool.name for tool in mcp_tools(part, at)),
+    ]
+    if choice not in (None, *TOOL_CHOICES) and choice not in known:
+        words = f"{', '.join(TOOL_CHOICES)}, or the name of a tool"
+        yield _unknown_tool(
+            choice, f"{at}/config/tool_choice", known, f"Expected {words}."
+        )
+    if choice == "required" and not known:
+        yield Problem(
+            f"{at}/config/tool_choice",
+            "A tool is required, and the component has none.",
+        )
+    if isinstance(stops, str) and stops not in known:
+        yield _unknown_tool(stops, f"{at}/config/stop_at", known)
+    elif not isinstance(stops, str):
+        for number, name in enumerate(stops):
+            if name not in known:
+                place = f"{at}/config/stop_at/{number}"
+                yield _unknown_tool(name, place, known)
+
+
+def _unknown_tool(
+    name: object, pointer: str, known: Collection[str], hint: str = ""
+) -> Problem:
+    return Problem(
+        pointer,
+        detail=f"The component has no tool {short_repr(name)}.",
+        suggestion=did_you_mean(str(name), known) or hint,
+    )
+
+
+def _parameter_problems(
+    parameters: JsonMapping, pointer: str
+) -> Iterator[Problem]:
+    """Yield the parameters that are not for the provider alone."""
+    for name, value in parameters.items():
+        place = pointer + json_pointer(name)
+        if name == _EXTRA_BODY:
+            yield from _parameter_problems(as_object(value), place)
+        elif name in _OF_CONFIG:
+            yield Problem(
+                place,
+                detail=f"'{name}' is a setting of its own.",
+                suggestion="Write it in config, beside 'parameters'.",
+            )
+        elif name in _OF_REQUEST:
+            yield Problem(
+                place,
+                detail=f"'{name}' is a part of the request itself, or changes who answers.",
+                suggestion="Remove it.",
+            )
+        else:
+            unsafe = unsafe_key_in({name: value})
+            if unsafe:
+                yield unsafe_key_problem(pointer + unsafe)
