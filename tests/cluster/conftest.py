@@ -44,7 +44,12 @@ def cluster(
         )
 
     def start() -> bool:
-        if is_own and not subprocess.run([SCRIPT, "is-up"], capture_output=True).returncode:
+        if (
+            is_own
+            and not subprocess.run(
+                [SCRIPT, "is-up"], capture_output=True
+            ).returncode
+        ):
             skip(
                 f"A cluster is there: `make cluster-down` deletes it, or set PODWRIGHT_TEST_KUBECONFIG={OWN}."
             )

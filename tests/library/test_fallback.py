@@ -584,6 +584,16 @@ async def test_what_one_provider_said_is_not_sent_to_another(
     ] == [[made]]
 
 
+async def test_the_parameters_of_one_provider_are_not_sent_to_another(
+    providers: Providers,
+) -> None:
+    providers.first.answers(refused(503))
+    agent = providers.agent(parameters={"top_k": 3})
+    assert await agent.arun("?") == "From the second."
+    assert providers.first.requests[0]["top_k"] == 3
+    assert "top_k" not in providers.second.requests[0]
+
+
 def test_a_member_without_a_model_falls_back_like_the_whole() -> None:
     """The fallback models of a conductor stand for its model, also where a skill takes that over."""
     blueprint = {

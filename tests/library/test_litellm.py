@@ -102,6 +102,19 @@ async def test_an_unsupported_setting_is_named(provider: Upstream) -> None:
     assert not provider.requests
 
 
+async def test_parameters_are_passed_on(provider: Upstream) -> None:
+    """LiteLLM passes on what it does not know, and an option of its own is an error before any request."""
+    provider.answers([reply(MESSAGE)])
+    model = model_at(provider, ANTHROPIC)
+    passed = question(ANTHROPIC, settings={"parameters": {"top_k": 3}})
+    await model.complete(passed)
+    assert provider.requests[0]["top_k"] == 3
+    own = question(ANTHROPIC, settings={"parameters": {"caching": True}})
+    with pytest.raises(errors.ModelRequestError, match="'caching'"):
+        await model.complete(own)
+    assert len(provider.requests) == 1
+
+
 async def test_an_unknown_provider_is_named() -> None:
     """A provider that LiteLLM does not know is an unknown model."""
     model = LiteLLMModel("nobody/knows", Connection())

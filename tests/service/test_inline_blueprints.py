@@ -1279,3 +1279,22 @@ def test_a_run_fills_templates_within_a_limit(serve: Serve) -> None:
         "limit_exceeded",
     )
     assert problem["limit"] == "text"
+
+
+def test_parameters_of_providers_are_on_a_list(serve: Serve) -> None:
+    """An inline blueprint may set those that the operator names, by default none; `/info` lists them."""
+    agent = Agent("helper", "Help.", ScriptedModel("yes", name=MODEL))
+    blueprint = agent.to_blueprint()
+    blueprint["config"]["parameters"] = {"top_k": 3, "service_tier": "flex"}
+    body = {"type": "agent", "input": "?", "blueprint": blueprint}
+    closed = serve(agent)
+    assert closed.get("/info").json()["accepts"]["parameters"] == []
+    problem = closed.post("/run-blueprint", json=body)
+    at = "/blueprint/config/parameters"
+    assert pointers(problem.json()) == [f"{at}/top_k", f"{at}/service_tier"]
+    some = serve(agent, allowed_parameters=["top_k"])
+    assert some.get("/info").json()["accepts"]["parameters"] == ["top_k"]
+    problem = some.post("/run-blueprint", json=body)
+    assert pointers(problem.json()) == [f"{at}/service_tier"]
+    both = serve(agent, allowed_parameters=["top_k", "service_tier"])
+    assert both.post("/run-blueprint", json=body).status_code == 200

@@ -72,6 +72,7 @@ async def info(request: Request) -> Info:
             "agents": list(policy.agents),
             "mcp": policy.mcp.names(),
             "conditions": list(policy.conditions),
+            "parameters": settings.allowed_parameters,
         },
         openai=settings.openai_routes,
         limits=settings.model_dump(include=_LIMITS),

@@ -467,6 +467,7 @@ class LiteLLMModel(ProviderModel):
         *,
         stream: bool,
     ) -> JsonObject:
+        self._check_parameters(request)
         body = request_body(
             request, self.name, ANY, provider=self._provider, stream=stream
         )
@@ -488,6 +489,20 @@ class LiteLLMModel(ProviderModel):
         else:
             arguments["extra_headers"] = propagated()
         return arguments
+
+    def _check_parameters(self, request: ModelRequest) -> None:
+        """Refuse parameters that LiteLLM does not pass on, because they are options of its own.
+
+        Raises:
+            ModelRequestError: There is one.
+        """
+        own = litellm_loader.loaded().all_litellm_params
+        for name in request.settings.get("parameters", {}):
+            if name in own:
+                raise errors.ModelRequestError(
+                    f"The parameter '{name}' for '{self.name}' is an option of LiteLLM itself.",
+                    suggestion="Remove it from config.parameters.",
+                )
 
     def _translated_error(
         self,
