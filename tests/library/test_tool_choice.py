@@ -103,7 +103,10 @@ def test_a_rejected_call_is_no_answer() -> None:
     agent = Agent("a", "", model, tools=[quote], stop_at="quote")
     with pytest.raises(ApprovalRequired) as caught:
         agent.run("hi")
-    rejected = {**as_object(caught.value.context), DECISION: {"decision": "reject"}}
+    rejected = {
+        **as_object(caught.value.context),
+        DECISION: {"decision": "reject"},
+    }
     assert agent.run(rejected) == "It was rejected."
 
 

@@ -1283,7 +1283,7 @@ def test_a_run_fills_templates_within_a_limit(serve: Serve) -> None:
 
 def test_parameters_of_providers_are_on_a_list(serve: Serve) -> None:
     """An inline blueprint may set those that the operator names, by default none; `/info` lists them."""
-    agent = Agent("helper", "Help.", ScriptedModel("yes", name=MODEL))
+    agent = Agent("helper", "Help.", "offline/echo")
     blueprint = agent.to_blueprint()
     blueprint["config"]["parameters"] = {"top_k": 3, "service_tier": "flex"}
     body = {"type": "agent", "input": "?", "blueprint": blueprint}
