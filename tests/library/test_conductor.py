@@ -12,6 +12,7 @@ from podwright import Agent, Conductor, RunLimits, Workflow
 from podwright.components import ApprovalStep
 from podwright.errors import (
     ApprovalRequired,
+    BlueprintValidationError,
     LimitExceededError,
     LoopLimitError,
     OutputError,
@@ -321,3 +322,49 @@ async def test_concurrent_runs_have_separate_plans() -> None:
             ("a", str(number)),
             ("b", str(number)),
         ]
+
+
+def count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+def test_a_conductor_has_tools_of_its_own(recorder: Any) -> None:
+    """They are called as those of an agent, beside its skills, and are a part of its blueprint."""
+    writer = Agent("writer", "Write.", ScriptedModel("Rain comes."))
+    model = ScriptedModel(
+        [ToolCall.of("writer", task="rain")],
+        [ToolCall.of("count", "2", text="Rain comes.")],
+        "Two words.",
+    )
+    desk = Conductor(
+        "desk",
+        "Lead.",
+        model,
+        [writer],
+        tools=[count],
+        event_manager=recorder.manager,
+    )
+    assert desk.run("rain") == "Two words."
+    assert model.requests[2].messages[-1].content == "2"
+    tools = [call.tool for call in recorder.of("tool_call_finished")]
+    assert tools == ["writer", "count"]
+    again = Conductor.from_blueprint(desk.to_blueprint(), [count])
+    assert again.to_blueprint() == desk.to_blueprint()
+    assert list(again.own_tools()) == ["count"]
+    with pytest.raises(BlueprintValidationError, match="'count'"):
+        Conductor.from_blueprint(desk.to_blueprint())
+
+
+@pytest.mark.parametrize("name", ["count", "Count it", "revise_plan"])
+def test_a_tool_is_not_called_like_a_skill(name: str) -> None:
+    def renamed(text: str) -> int:
+        """Count the words of a text."""
+        return len(text.split())
+
+    renamed.__name__ = name.replace(" ", "_")
+    skill = Agent(name, "", ScriptedModel("2"))
+    with pytest.raises(BlueprintValidationError) as caught:
+        Conductor("desk", "", ScriptedModel(""), [skill], tools=[renamed])
+    (problem,) = caught.value.problems
+    assert problem.pointer == "/tools/0/name"

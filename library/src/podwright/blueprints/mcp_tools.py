@@ -120,7 +120,28 @@ def mcp_servers(blueprint: JsonMapping) -> list[str]:
 def mcp_problems(blueprint: JsonMapping) -> Iterator[Problem]:
     """Yield what is wrong with the names of tools in a blueprint whose shape is valid."""
     for at, part in parts_of(blueprint).items():
+        yield from _skill_problems(part, at)
         yield from _name_problems(part, at)
+
+
+def _skill_problems(part: JsonMapping, at: str) -> Iterator[Problem]:
+    """Yield the tools of a conductor that are called like its skills."""
+    skills = _skill_names(part)
+    for number, entry in enumerate(as_array(part.get("tools"))):
+        if entry["name"] in skills:
+            yield Problem(
+                f"{at}/tools/{number}/name",
+                detail=f"Two tools are called '{entry['name']}': this one, and a tool of the conductor itself.",
+                suggestion="Rename the function, or the skill.",
+            )
+
+
+def _skill_names(part: JsonMapping) -> list[str]:
+    """The names by which the model of a conductor calls its skills, and revises its plan; none of another kind."""
+    skills = [entry["name"] for entry in as_array(part.get("skills"))]
+    if not skills:
+        return []
+    return [*skill_tool_names(skills), REVISE_PLAN]
 
 
 def tools_besides_mcp(part: JsonMapping) -> dict[str, str]:
@@ -131,11 +152,8 @@ def tools_besides_mcp(part: JsonMapping) -> dict[str, str]:
     """
     tools = [entry["name"] for entry in as_array(part.get("tools"))]
     names = dict.fromkeys(tools, "an entry of 'tools'")
-    skills = [entry["name"] for entry in as_array(part.get("skills"))]
-    if skills:
-        own = (*skill_tool_names(skills), REVISE_PLAN)
-        names |= dict.fromkeys(own, "a tool of the conductor itself")
-    return names
+    own = _skill_names(part)
+    return names | dict.fromkeys(own, "a tool of the conductor itself")
 
 
 def _name_problems(part: JsonMapping, at: str) -> Iterator[Problem]:

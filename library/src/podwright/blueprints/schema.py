@@ -248,8 +248,9 @@ class ConductorBlueprint(Described, total=False):
         ]
     ]
     config: Required[ConductorConfig]
-    mcp: MCPTools
+    tools: Tools
     """Tools of its own, besides its skills."""
+    mcp: MCPTools
 
 
 @with_config(CLOSED)

@@ -1,4 +1,4 @@
-"""The conductor: a model that works through skill agents, with an optional plan (spec §2.3)."""
+"""The conductor: a model that works through skill agents and its own tools, with an optional plan (spec §2.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing_extensions import TypedDict, Unpack
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
-from podwright.data.json_data import JsonMapping, to_text
+from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.data.tool_names import REVISE_PLAN, skill_tool_names
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
@@ -26,6 +26,7 @@ from podwright.models import Model
 from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
+from podwright.tools.entries import tools_by_name
 from podwright.tools.function_tool import FunctionTool
 from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.template_names import name_problems
@@ -41,6 +42,7 @@ class Conductor(TeamComponent, ModelComponent):
         skills: The agents that it may give tasks to.
         planning: Whether it makes a plan first, which it may revise.
         max_loops: Most model calls of its own in one run, after planning.
+        tools: Functions that it may call itself, as an agent does.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
 
     Raises:
@@ -57,9 +59,12 @@ class Conductor(TeamComponent, ModelComponent):
         skills: Sequence[Component],
         planning: bool = False,
         max_loops: int = DEFAULT_MAX_LOOPS,
+        *,
+        tools: Sequence[Callable[..., Any]] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
-        fields = {
+        own_tools = tools_by_name(tools)
+        fields: JsonObject = {
             "name": name,
             "instructions": instructions,
             "skills": entries_of(skills, "skill"),
@@ -69,10 +74,12 @@ class Conductor(TeamComponent, ModelComponent):
                 "planning": planning,
             },
         }
+        if own_tools:
+            fields["tools"] = [tool.entry() for tool in own_tools.values()]
         parsed = parse_arguments("conductor", fields, options)
         super().__init__(parsed, name_problems(parsed))
         self._set_members(skills)
-        self._set_tools({})
+        self._set_tools(own_tools)
 
     def _set_members(self, members: Sequence[Component]) -> None:
         self._skills = _by_tool_name(members)
@@ -91,7 +98,7 @@ class Conductor(TeamComponent, ModelComponent):
         return [*self._skills, REVISE_PLAN, *self._tools]
 
     def own_tools(self) -> Mapping[str, Tool]:
-        """Its tools of MCP servers, by name; its skills are members."""
+        """Its tools, by name; its skills are members."""
         return self._tools
 
     @property

@@ -83,7 +83,7 @@ class TeamComponent(PromptComponent):
 
         Args:
             blueprint: What `to_blueprint` returned.
-            tools: The functions behind the tools of its members.
+            tools: The functions behind its tools and those of its members.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
             agents: Components for the members that are only names.
             **kwargs: `mcp`, the MCP servers by the names that it and its members use; values that override the
@@ -103,7 +103,12 @@ class TeamComponent(PromptComponent):
             mcp=mcp,
             overrides=kwargs,
         )
-        own_tools, problems = attach_mcp(_own_names(parsed), mcp)
+        own_tools, problems = attach(
+            parsed.data.get("tools"), tools_by_name(tools), "/tools"
+        )
+        from_servers, more = attach_mcp(_own_names(parsed), mcp)
+        own_tools |= from_servers
+        problems += more
         self = cls._from_parsed(parsed, problems if validate else ())
         self._set_members(members)
         self._set_tools(own_tools)
