@@ -368,3 +368,54 @@ def test_a_tool_is_not_called_like_a_skill(name: str) -> None:
         Conductor("desk", "", ScriptedModel(""), [skill], tools=[renamed])
     (problem,) = caught.value.problems
     assert problem.pointer == "/tools/0/name"
+
+
+SIZES = {"type": "array", "items": {"$ref": "#/$defs/size"}}
+SIZES["$defs"] = {"size": {"type": "integer", "minimum": 1}}
+ORDER = {
+    "sku": {"type": "string", "description": "The article."},
+    "sizes": SIZES,
+    "count": {"type": "integer", "default": 1},
+    "user": {"type": "string"},
+}
+
+
+def shop(*answers: Any) -> tuple[Conductor, ScriptedModel, ScriptedModel]:
+    clerk = ScriptedModel("sold", "sold")
+    agent = Agent(
+        "clerk", "Sell {count} {sku} of {sizes} to {user}.", clerk, inputs=ORDER
+    )
+    model = ScriptedModel(*answers)
+    return Conductor("shop", "Lead.", model, [agent]), model, clerk
+
+
+def test_a_skill_asks_for_the_inputs_that_it_declares() -> None:
+    """What the run has already is not asked for; what fits no schema goes back to the model before the skill runs."""
+    good = {"task": "sell", "sku": "fig", "sizes": [3], "count": "2"}
+    wrong = {**good, "sizes": [0], "colour": "red"}
+    conductor, model, clerk = shop(
+        [ToolCall.of("clerk", **wrong)],
+        [ToolCall.of("clerk", **good)],
+        "done",
+    )
+    inputs = {"input": "sell a fig", "user": "Ada"}
+    assert conductor.run(inputs) == "done"
+    parameters = model.requests[0].tools[0]["function"]["parameters"]
+    assert list(parameters["properties"]) == ["task", "sku", "sizes", "count"]
+    assert parameters["required"] == ["task", "sku", "sizes"]
+    moved = parameters["properties"]["sizes"]["items"]["$ref"]
+    assert moved == "#/properties/sizes/$defs/size"
+    told = model.requests[1].messages[-1].text
+    assert "colour" in told
+    (asked,) = clerk.requests
+    assert asked.messages[0].text == "Sell 2 fig of [3] to Ada."
+    assert asked.messages[1].text.endswith("sell")
+
+
+def test_an_input_of_the_run_is_not_the_models() -> None:
+    """A value that the caller gave cannot be replaced by the model."""
+    call = ToolCall.of("clerk", task="x", sku="y", sizes=[1], user="Eve")
+    conductor, model, clerk = shop([call], "done")
+    assert conductor.run({"input": "go", "user": "Ada"}) == "done"
+    assert not clerk.requests
+    assert "user" in model.requests[1].messages[-1].text

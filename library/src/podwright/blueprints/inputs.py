@@ -19,7 +19,10 @@ from podwright.data.json_data import (
 from podwright.data.names import INPUT, find_name
 from podwright.data.text import did_you_mean
 from podwright.errors import InputsError, Problem
-from podwright.schemas.json_schema import SchemaTooComplexError
+from podwright.schemas.json_schema import (
+    SchemaTooComplexError,
+    with_moved_references,
+)
 from podwright.schemas.keywords import CheckBudget
 from podwright.schemas.validator import SchemaValidator
 from podwright.threads import compute
@@ -129,6 +132,26 @@ class DeclaredInputs:
             for name, schema in self.schemas.items()
             if "default" not in schema and name != INPUT
         ]
+
+    def parameters(self, known: Container[str] = ()) -> JsonObject:
+        """The JSON Schema of an object with the inputs as its properties, as a tool has its parameters.
+
+        Args:
+            known: The names of inputs that have their values already, and are left out.
+        """
+        asked = {
+            name: with_moved_references(
+                schema, "#/properties" + json_pointer(name)
+            )
+            for name, schema in self.schemas.items()
+            if name not in known
+        }
+        return {
+            "type": "object",
+            "properties": asked,
+            "required": [name for name in self.required if name in asked],
+            "additionalProperties": False,
+        }
 
     @property
     def may_be_left_out(self) -> bool:

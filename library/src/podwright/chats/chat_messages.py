@@ -179,7 +179,7 @@ def inputs_of(task: Task) -> JsonMapping:
 
 
 def filled_instructions(member: Component, values: JsonMapping) -> str:
-    """The instructions of a member of a team as far as they are known before it gets its task.
+    """The instructions of a member of a team as far as they are known before it gets its task and its inputs.
 
     Args:
         member: Any component; one without a model of its own has no instructions.
@@ -190,6 +190,9 @@ def filled_instructions(member: Component, values: JsonMapping) -> str:
     """
     if not isinstance(member, ModelComponent):
         return ""
+    if any(name not in values for name in member.inputs.required):
+        # its model gives them with the task
+        return member.instructions
     where = f"The instructions of '{member.name}'"
     known = {INPUT: "", **member.inputs.defaults, **values}
     return fill(member.instructions, known, where)

@@ -9,16 +9,19 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
+from podwright.data.names import INPUT
 from podwright.data.tool_names import REVISE_PLAN, skill_tool_names
+from podwright.errors import InputsError
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
@@ -117,11 +120,12 @@ class Conductor(TeamComponent, ModelComponent):
         state = _PlanState(run, values)
         tools: dict[str, Tool] = {}
         for name, skill in self._skills.items():
-            tools[name] = _tool(
-                name,
+            tools[name] = _skill_tool(
+                skill,
+                partial(state.call_skill, name, skill),
+                name=name,
                 description=_purpose(name, skill, values),
-                arguments=_SKILL_ARGUMENTS,
-                function=partial(state.call_skill, name, skill),
+                values=values,
             )
         if self.planning:
             plan_type = _plan_type(tuple(self._skills))
@@ -191,15 +195,18 @@ class _PlanState:
         self.replace({"steps": steps})
         return f"The plan is now:\n{self.text()}"
 
-    async def call_skill(self, name: str, skill: Component, task: str) -> str:
-        """Give a skill a task, as a nested run."""
+    async def call_skill(
+        self, name: str, skill: Component, task: str, **inputs: Any
+    ) -> str:
+        """Give a skill a task and values for its inputs, as a nested run."""
         path = (*self.run.path, self.calls)
         self.calls += 1
         is_planned = self._begin_step(name)
         step_type = "plan_step" if is_planned else "skill_step"
         with self.run.step(skill.name, step_type, path):
             run = self.run.child(skill, path)
-            nested_task = await skill.nested_task(task, self.values)
+            data = {INPUT: task, **inputs} if inputs else task
+            nested_task = await skill.nested_task(data, self.values)
             value = await run.execute(nested_task)
         return to_text(skill.output(value, run.data))
 
@@ -210,6 +217,10 @@ class _PlanState:
                 self.begun.add(index)
                 return True
         return False
+
+
+TASK = "task"
+"""The argument of a skill's tool that has the task."""
 
 
 @with_config(CLOSED)
@@ -228,6 +239,86 @@ class _RunTool(FunctionTool):
     is_performed_again = True
 
 
+class _SkillTool(_RunTool):
+    """The tool of a skill that declares inputs, whose values come from the run, and from the model with the task.
+
+    Args:
+        function: Runs the skill.
+        schema: What the model is shown.
+        arguments: The types of the task and the inputs.
+        inputs: The inputs that the skill declares.
+        known: Those that the run has values for.
+    """
+
+    validates_in_thread = True
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        schema: ToolSchema,
+        arguments: TypeAdapter[Any],
+        *,
+        inputs: DeclaredInputs,
+        known: JsonMapping,
+    ) -> None:
+        super().__init__(function, schema, arguments)
+        self._inputs = inputs
+        self._known = known
+
+    def validate(self, arguments: JsonObject) -> JsonObject:
+        """Return the task and the inputs.
+
+        Raises:
+            ToolArgumentsError: An argument is missing, unknown or has a wrong value.
+        """
+        values = super().validate(arguments)
+        task = values.pop(TASK)
+        given = self._inputs.convert_texts(values)
+        try:
+            self._inputs.complete({**self._known, **given})
+        except InputsError as error:
+            raise self.arguments_error(error.problems) from error
+        return {TASK: task, **given}
+
+
+def _skill_tool(
+    skill: Component,
+    function: Callable[..., Any],
+    *,
+    name: str,
+    description: str,
+    values: JsonMapping,
+) -> Tool:
+    """The tool of a skill: its parameters are a task, and the declared inputs that the run has no values for.
+
+    Args:
+        skill: The skill.
+        function: Runs it.
+        name: The name by which the model calls it.
+        description: What it is for.
+        values: The named inputs of the run.
+    """
+    if not skill.inputs:
+        return _tool(
+            name,
+            description=description,
+            arguments=_SKILL_ARGUMENTS,
+            function=function,
+        )
+    parameters = skill.inputs.parameters(known={INPUT, *values})
+    arguments = _arguments_with(tuple(parameters["properties"]))
+    task = _json_schema(_SKILL_ARGUMENTS)["properties"]
+    parameters["properties"] = {**task, **parameters["properties"]}
+    parameters["required"] = [TASK, *parameters["required"]]
+    return _SkillTool(
+        function,
+        _schema(name, description, parameters),
+        arguments,
+        inputs=skill.inputs,
+        known=skill.inputs.select(values),
+    )
+
+
 def _tool(
     name: str,
     *,
@@ -235,19 +326,32 @@ def _tool(
     arguments: TypeAdapter[Any],
     function: Callable[..., Any],
 ) -> Tool:
-    schema: ToolSchema = {
+    schema = _schema(name, description, _json_schema(arguments))
+    return _RunTool(function, schema, arguments)
+
+
+def _schema(name: str, description: str, parameters: JsonObject) -> ToolSchema:
+    return {
         "type": "function",
         "function": {
             "name": name,
             "description": description,
-            "parameters": _json_schema(arguments),
+            "parameters": parameters,
         },
     }
-    return _RunTool(function, schema, arguments)
 
 
 _json_schema = lru_cache(maxsize=64)(TypeAdapter[Any].json_schema)
 _adapter = lru_cache(maxsize=64)(TypeAdapter[Any])
+
+
+@lru_cache(maxsize=64)
+def _arguments_with(inputs: tuple[str, ...]) -> TypeAdapter[Any]:
+    """The arguments of a skill with inputs, whose values are checked by their own schemas."""
+    typed_dict: Any = TypedDict
+    fields = dict.fromkeys(inputs, NotRequired[Any])
+    shape = typed_dict("Arguments", {**fields, TASK: str})
+    return TypeAdapter(with_config(CLOSED)(shape))
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,6 @@ from podwright.data.text import did_you_mean, short_repr
 from podwright.data.tool_names import to_tool_name
 from podwright.errors import InputsError, Problem
 from podwright.folders.walks import walk
-from podwright.schemas.json_schema import with_moved_references
 from podwright.schemas.validation_errors import to_problems
 from podwright.steps.approval_step import ApprovalStep
 from podwright_service.execution import below
@@ -59,20 +58,9 @@ def tool_of(component: Component) -> types.Tool:
 
 
 def _input_schema(component: Component) -> JsonObject:
-    declared: JsonObject = component.to_blueprint().get("inputs", {})
-    if not declared:
+    if not component.inputs:
         return _TEXT_INPUT
-    return {
-        "type": "object",
-        "properties": {
-            name: with_moved_references(
-                schema, "#/properties" + json_pointer(name)
-            )
-            for name, schema in declared.items()
-        },
-        "required": component.inputs.required,
-        "additionalProperties": False,
-    }
+    return component.inputs.parameters()
 
 
 def _output_schema(component: Component) -> JsonObject | None:
