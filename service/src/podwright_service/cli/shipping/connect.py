@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from podwright.blueprints.schema import TOOL_NAME
 from podwright.client import Client, ProblemError
 from podwright.connection.service_connection import service_url
 from podwright.data.files import replace_file
 from podwright.data.json_data import JsonObject, as_array, as_object
 from podwright.data.text import did_you_mean, os_error_reason, short_repr
-from podwright.data.tool_names import to_tool_name
+from podwright.data.tool_names import TOOL_NAME, to_tool_name
 from podwright.errors import ConfigurationError, RemoteError
 from podwright_service.cli.background import service_client
 from podwright_service.cli.console import print_progress, print_text
