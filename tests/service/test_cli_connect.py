@@ -135,7 +135,7 @@ def test_a_key_that_may_only_run(shell: Shell, locked_url: str) -> None:
     assert list(json.loads(done.stdout)["mcpServers"]) == ["writer"]
     assert "WRITER_API_KEY" in done.stderr
     without = shell("connect", locked_url, *options)
-    assert list(json.loads(without.stdout)["mcpServers"]) == ["127-0-0-1"]
+    assert list(json.loads(without.stdout)["mcpServers"]) == ["127_0_0_1"]
 
 
 def test_other_entries_are_kept(shell: Shell, url: str, tmp_path: Path) -> None:
