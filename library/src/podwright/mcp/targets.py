@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from podwright.errors import ConfigurationError
-from podwright.models.http.key_files import (
-    invalid_key_error,
-    read_key_file,
-)
+from podwright.models.http.key_files import ReplaceableKey
 from podwright.models.http.proxies import is_proxy
 from podwright.models.http.urls import is_header_value, is_request_url
 
@@ -41,7 +37,6 @@ _OWN_HEADERS = frozenset(
 
 _PACKAGES = ("mcp", "mcp_types", "httpx2")
 """Modules of the extra."""
-_log = logging.getLogger("podwright")
 
 
 class Target(ABC):
@@ -153,10 +148,16 @@ class HTTPTarget(Target):
         self._proxy = proxy
         self._headers = _checked_headers(headers)
         self.headers_from_request = _header_names(headers_from_request, url)
-        self._api_key_file = api_key_file
-        self._key_fault = ""
-        """What the log has said of the file; empty while that has a key."""
-        self._api_key = self._first_key((api_key or "").strip())
+        key = (api_key or "").strip()
+        has_key = key != "" or api_key_file is not None
+        if has_key and "authorization" in self._headers:
+            raise ConfigurationError(
+                f"The MCP server '{self.shown_name}' has an API key and a header Authorization.",
+                suggestion="Remove one of them.",
+            )
+        self._api_key = ReplaceableKey(
+            _whose(self.shown_name), key, api_key_file
+        )
 
     @property
     def shown_name(self) -> str:
@@ -164,39 +165,11 @@ class HTTPTarget(Target):
         return urlsplit(self._url).hostname or ""
 
     def own_headers(self, name: str) -> dict[str, str]:
-        """Return the headers of each request; the key before stays in use if its file cannot be read."""
-        if self._api_key_file is not None:
-            try:
-                self._api_key = read_key_file(_whose(name), self._api_key_file)
-            except ConfigurationError as error:
-                # once, and not for each call
-                if error.message != self._key_fault:
-                    _log.error("%s The previous key is sent.", error.message)
-                self._key_fault = error.message
-            else:
-                self._key_fault = ""
-        if not self._api_key:
+        """Return the headers of each request, with the API key."""
+        key = self._api_key.read(_whose(name))
+        if not key:
             return dict(self._headers)
-        return {**self._headers, "authorization": f"Bearer {self._api_key}"}
-
-    def _first_key(self, key: str) -> str:
-        whose = _whose(self.shown_name)
-        has_key = key != "" or self._api_key_file is not None
-        if has_key and "authorization" in self._headers:
-            raise ConfigurationError(
-                f"The MCP server '{self.shown_name}' has an API key and a header Authorization.",
-                suggestion="Remove one of them.",
-            )
-        if self._api_key_file is None:
-            if not is_header_value(key):
-                raise invalid_key_error(whose)
-            return key
-        if key:
-            raise ConfigurationError(
-                f"The MCP server '{self.shown_name}' has an API key and a file with one.",
-                suggestion="Remove one of them.",
-            )
-        return read_key_file(whose, self._api_key_file)
+        return {**self._headers, "authorization": f"Bearer {key}"}
 
     def _connect(self, name: str) -> Connection:
         from podwright.mcp.wire.connections import HTTPConnection

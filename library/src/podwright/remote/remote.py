@@ -38,12 +38,8 @@ from podwright.kinds import Kind
 from podwright.messages import headers
 from podwright.messages.conversation import to_data
 from podwright.messages.usage import RunLimits
-from podwright.models.http.key_files import (
-    invalid_key_error,
-    read_key_file,
-)
+from podwright.models.http.key_files import ReplaceableKey, read_key_file
 from podwright.models.http.proxies import is_proxy
-from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
 from podwright.remote.connection import RemoteConnection
 from podwright.remote.stream import RemoteStream
@@ -110,10 +106,9 @@ class Remote(PromptComponent):
             "Accept": "text/event-stream",
             "Content-Type": "application/json",
         }
-        self._api_key_file = api_key_file
-        self._key_fault = ""
-        """What the log has said of the file; empty while that has a key."""
-        self._api_key = _first_key(name, options.get("api_key"), api_key_file)
+        self._api_key = ReplaceableKey(
+            _whose(name), options.get("api_key"), api_key_file
+        )
 
     def text(self, value: Any) -> str:
         """The last output of a remote workflow; the value of any other component."""
@@ -221,20 +216,11 @@ class Remote(PromptComponent):
         )
 
     def _authorization(self) -> dict[str, str]:
-        """The header with the API key; the key before stays in use if its file cannot be read."""
-        if self._api_key_file is not None:
-            try:
-                self._api_key = read_api_key(self.name, self._api_key_file)
-            except ConfigurationError as error:
-                # once, and not for each run
-                if error.message != self._key_fault:
-                    _log.error("%s The previous key is sent.", error.message)
-                self._key_fault = error.message
-            else:
-                self._key_fault = ""
-        if not self._api_key:
+        """The header with the API key."""
+        key = self._api_key.read(_whose(self.name))
+        if not key:
             return {}
-        return {"Authorization": f"Bearer {self._api_key}"}
+        return {"Authorization": f"Bearer {key}"}
 
     def _granted(self, run: Run, limits: RunLimits) -> dict[str, str]:
         """The headers with what the remote run may use, and how many more containers it may pass."""
@@ -249,22 +235,6 @@ class Remote(PromptComponent):
         if budget:
             granted[headers.BUDGET] = budget
         return granted
-
-
-def _first_key(
-    name: str, api_key: str | None, api_key_file: str | Path | None
-) -> str:
-    key = (api_key or "").strip()
-    if api_key_file is None:
-        if not is_header_value(key):
-            raise invalid_key_error(_whose(name))
-        return key
-    if key:
-        raise ConfigurationError(
-            f"The remote component '{name}' has an API key and a file with one.",
-            suggestion="Remove one of them.",
-        )
-    return read_api_key(name, api_key_file)
 
 
 def read_api_key(name: str, path: str | Path) -> str:
