@@ -69,6 +69,8 @@ class MCPStub:
     """The calls that it performed, in order."""
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     """The methods of all requests with their headers, in order; `DELETE` and `GET` too."""
+    parents: list[str] = field(default_factory=list)
+    """The `traceparent` of each request that has one in its `_meta`, in order."""
     tls: ssl.SSLContext | None = None
     """For https."""
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -193,6 +195,9 @@ class MCPStub:
         # an answer to a request of the server has none
         method = body.get("method", "")
         self.requests.append((method, headers))
+        meta: Json = body.get("params", {}).get("_meta", {})
+        if "traceparent" in meta:
+            self.parents.append(meta["traceparent"])
         handler = self.handlers.get(method) or self.handlers.get("*")
         if handler is not None:
             return await handler(request, body)

@@ -63,7 +63,9 @@ class ServerDouble(MCPServer):
 
     @override
     async def list_tools(
-        self, headers: Mapping[str, str] | None = None
+        self,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
     ) -> ToolListing:
         self.lists += 1
         return ToolListing(dict(self.tools), {})

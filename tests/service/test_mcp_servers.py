@@ -272,7 +272,9 @@ class Files(ServerDouble):
 
     @override
     async def list_tools(
-        self, headers: Mapping[str, str] | None = None
+        self,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
     ) -> ToolListing:
         self.listed_for.append(dict(headers or {}))
         tenant = (headers or {}).get("x-tenant", "nobody")

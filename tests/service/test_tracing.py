@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as read_openmetrics,
 )
 from tests.helpers import NO_AUTHORITIES
+from tests.mcp_stub import MCPStub
 from tests.service.support import Address, Command, Process, check_end
 
 from podwright_service.testing import Span, SpanCollector
@@ -27,8 +28,10 @@ SERVER = 2
 """The kind of server spans in OTLP."""
 
 COMPONENTS = '''
+import os
+
 from opentelemetry import trace
-from podwright import Agent, ScriptedModel
+from podwright import Agent, MCPServer, ScriptedModel
 from podwright.testing import ToolCall
 
 
@@ -40,6 +43,14 @@ def look(place: str) -> str:
 
 looker = Agent("looker", "Look.", ScriptedModel(ToolCall.of("look", place="secret cellar"), "done"), tools=[look])
 echo = Agent("echo", "Go.", model="offline/echo")
+reader = Agent.from_blueprint(
+    {
+        "name": "reader", "instructions": "Read.", "config": {"model": "offline/echo"},
+        "mcp": [{"server": "files", "tools": ["read_file"]}],
+    },
+    mcp={"files": MCPServer(os.environ.get("FILES_URL", "http://127.0.0.1:9/mcp"))},
+    model=ScriptedModel(ToolCall.of("read_file"), "done"),
+)
 '''
 
 
@@ -116,6 +127,32 @@ def test_a_run_is_one_trace_from_the_caller_to_the_tools_own_span(
         for span in collector.spans
         if "secret cellar" in str(span.attributes)
     ]
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+def test_a_call_of_an_mcp_server_is_one_span(
+    serving: Callable[..., Serving],
+    collector: SpanCollector,
+    era: Literal["modern", "legacy"],
+) -> None:
+    """The package `mcp` adds no spans of its own, and the server is told of none that is not exported."""
+    with MCPStub(tools=["read_file"], era=era) as stub:
+        service = serving(
+            "reader", **collector.variables(collector.url), FILES_URL=stub.url
+        )
+        response = service.run(headers={"traceparent": CALLER})
+        assert response.status_code == 200, response.text
+        service.stop()
+    exported = {span.id: span.name for span in collector.spans}
+    assert sorted(exported.values()) == [
+        "POST /run",
+        "chat scripted",
+        "chat scripted",
+        "execute_tool read_file",
+        "invoke_agent reader",
+    ]
+    parents = [exported.get(each.split("-")[2]) for each in stub.parents]
+    assert set(parents) == {"invoke_agent reader", "execute_tool read_file"}
 
 
 def test_the_resource_names_the_component(

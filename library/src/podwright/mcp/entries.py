@@ -18,7 +18,7 @@ from podwright.errors import (
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.mcp_tool import MCPTool
-from podwright.mcp.request_context import headers_for
+from podwright.mcp.request_context import headers_for, traceparent
 from podwright.mcp.server import MCPServer
 
 Servers = Mapping[str, MCPServer]
@@ -55,7 +55,7 @@ class MCPSource:
         key = (name.server, name.tool)
         if key in self.learned:
             return self.learned[key]
-        listing = await server.list_tools(headers_for(server))
+        listing = await server.list_tools(headers_for(server), traceparent())
         definition = listing.tools.get(name.tool)
         if definition is None:
             message, hint = listing.missing_tool(name.server, name.tool)

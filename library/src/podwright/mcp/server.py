@@ -172,18 +172,23 @@ class MCPServer:
         return self.name or self._target.shown_name
 
     async def list_tools(
-        self, headers: Mapping[str, str] | None = None
+        self,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
     ) -> ToolListing:
         """Return the tools that the server has now: at most 128, on at most 10 pages.
 
         Args:
             headers: The headers of the caller's request, of which the server is sent those that it may have.
+            traceparent: The W3C trace context of the requests.
 
         Raises:
             MCPServerError: The server is not reachable, or its list is invalid or too large.
             ConfigurationError: The package `mcp` is not installed.
         """
-        return await self._list(self._outgoing(self.timeout, headers or {}))
+        return await self._list(
+            self._outgoing(self.timeout, headers or {}, traceparent)
+        )
 
     async def call(
         self,

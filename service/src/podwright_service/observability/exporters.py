@@ -53,9 +53,10 @@ def create_tracer_provider(
         ConsoleSpanExporter,
     )
 
-    from podwright_service.observability.span_counts import (
+    from podwright_service.observability.span_processors import (
         counting,
         counting_processor,
+        filtering,
     )
 
     exporters = {
@@ -73,9 +74,11 @@ def create_tracer_provider(
         for name in names:
             exporter = exporters[name]()
             if name == names[0]:
-                provider.add_span_processor(counting_processor(count))
+                provider.add_span_processor(
+                    filtering(counting_processor(count))
+                )
                 exporter = counting(exporter, count)
-            provider.add_span_processor(BatchSpanProcessor(exporter))
+            provider.add_span_processor(filtering(BatchSpanProcessor(exporter)))
     except ValueError as error:
         raise ConfigurationError(
             f"Invalid OpenTelemetry configuration: {error}",

@@ -36,7 +36,7 @@ class Watch:
         """The methods and attempts of requests without a response."""
 
     def note_sent(self, message: SessionMessage) -> None:
-        """Note a message to the server, and give a call its trace context."""
+        """Note a message to the server, and give it the trace context of the attempt."""
         request = message.message
         attempt = current_attempt.get()
         if attempt is None or not isinstance(request, JSONRPCRequest):
@@ -44,11 +44,11 @@ class Watch:
         self._requests[request.id] = (request.method, attempt)
         if request.method == _CALL:
             attempt.is_calling = True
-            traceparent = attempt.outgoing.traceparent
-            if traceparent is not None and request.params is not None:
-                # the package has put its own here
-                meta = as_object(request.params.get("_meta"))
-                request.params["_meta"] = {**meta, "traceparent": traceparent}
+        traceparent = attempt.outgoing.traceparent
+        if traceparent is not None and request.params is not None:
+            # the package has put its own here
+            meta = as_object(request.params.get("_meta"))
+            request.params["_meta"] = {**meta, "traceparent": traceparent}
 
     def note_received(self, message: SessionMessage | Exception) -> None:
         """Note a message of the server; one that is too large ends its attempt."""

@@ -1,4 +1,4 @@
-"""Counts spans on their way to the collector. Imported only with spans, because the SDK takes time and memory."""
+"""Counts and filters spans on their way to the collector. Imported only with spans: the SDK takes time and memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,29 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from podwright_service.observability.semconv import CountSpans
+
+_LEFT_OUT = frozenset({"mcp-python-sdk"})
+"""Instrumentation scopes of spans that are not exported.
+
+The package `mcp` makes one of each of its requests, with words of servers in its status. The span of the tool call
+covers them.
+"""
+
+
+class _FilteringProcessor(SpanProcessor):
+    def __init__(self, inner: SpanProcessor) -> None:
+        self._inner = inner
+
+    def on_end(self, span: ReadableSpan) -> None:
+        scope = span.instrumentation_scope
+        if scope is None or scope.name not in _LEFT_OUT:
+            self._inner.on_end(span)
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
 
 
 class _CountingProcessor(SpanProcessor):
@@ -37,6 +60,15 @@ class _CountingExporter(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
+
+
+def filtering(processor: SpanProcessor) -> SpanProcessor:
+    """This processor, without spans of libraries whose work other spans cover.
+
+    Args:
+        processor: It must do nothing when spans start.
+    """
+    return _FilteringProcessor(processor)
 
 
 def counting_processor(count: CountSpans) -> SpanProcessor:
