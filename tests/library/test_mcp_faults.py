@@ -52,6 +52,11 @@ def _status(status: int, **options: Any) -> Fault:
     return fault
 
 
+def _out_of_ink(body: Any) -> Any:
+    error = {"code": -32000, "message": "Out of ink."}
+    return {"jsonrpc": "2.0", "id": body["id"], "error": error}
+
+
 def _json(make: Callable[[Any], Any], status: int = 200) -> Fault:
     """Each request is answered with JSON that is made of its body."""
 
@@ -272,6 +277,14 @@ CALLS: dict[str, tuple[Fault, str]] = {
         _rpc_error(-32000, "Out of ink."),
         "protocol",
     ),
+    "an event with the code of a lost connection": (
+        _stream(_out_of_ink),
+        "protocol",
+    ),
+    "such an event after others": (
+        _stream(b": hello\n\n", _out_of_ink, b": bye\n\n"),
+        "protocol",
+    ),
     "very deep JSON": (_deeply, "protocol"),
     "60 MB of JSON": (_endless("application/json", b"x" * MIB), "too_large"),
     "60 MB of events": (
@@ -339,7 +352,7 @@ LISTS: dict[str, tuple[Fault, str]] = {
     ),
     "a tool without a name": (
         _list(lambda body: _page(body, [{"inputSchema": {}}])),
-        "protocol",
+        "unknown_tool",
     ),
     "no tools": (_list(lambda body: _page(body, [])), "unknown_tool"),
 }

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.mcp_stub import MODERN, MCPStub
@@ -262,6 +262,25 @@ async def test_a_refused_definition_is_named() -> None:
         assert error.reason == "unknown_tool"
         assert "'$ref'" in error.message or "/$ref" in error.message
         await server.call("good", {}, locked=None)
+
+
+async def test_a_tool_against_the_protocol_is_left_out(stub: MCPStub) -> None:
+    """A tool that the protocol does not allow is left out with the reason, and the others are called."""
+    stub.change("untyped", inputSchema={"properties": {}})
+    stub.change("dialect", inputSchema={"type": "object", "$schema": 7})
+    stub.definitions["nameless"] = {"inputSchema": {"type": "object"}}
+    stub.definitions["text"] = cast("dict[str, Any]", "tool")
+    # what nobody reads is not looked at
+    stub.change("echo", icons="none", annotations={"readOnlyHint": "perhaps"})
+    server = MCPServer(stub.url)
+    listing = await server.list_tools()
+    assert list(listing.tools) == ["search", "echo"]
+    assert "is not the schema of an object" in listing.refused["untyped"]
+    assert "'/inputSchema/$schema'" in listing.refused["dialect"]
+    error = await _failure(server, "dialect")
+    assert error.reason == "unknown_tool"
+    assert "'/inputSchema/$schema'" in error.message
+    await server.call("echo", {}, locked=None)
 
 
 async def test_two_tools_of_one_name(modern: MCPStub) -> None:

@@ -18,6 +18,8 @@ MAX_ANSWER = 8 * 2**20
 """Bytes of the answers to one call."""
 MAX_LIST = 2**20
 """Bytes of all pages of a list."""
+MAX_TOOLS = 128
+"""Tools of a list."""
 _MAX_QUOTE = 300
 """Characters of a server's text in an error."""
 
@@ -44,8 +46,8 @@ class Attempt:
         """Whether the server has answered that it does not know the session."""
         self.was_asked = False
         """Whether the server has asked for input."""
-        self.has_event_stream = False
-        """Whether the last response is a stream of events; its end looks like an error of JSON-RPC."""
+        self.has_ended_stream = False
+        """Whether the last response was a stream of events that has ended; the package makes an error of JSON-RPC."""
         self.is_answered = False
         """Whether an error of JSON-RPC has arrived, and not only the end of a stream."""
         self.error_code: int | None = None
@@ -54,6 +56,8 @@ class Attempt:
         """The version that client and server have agreed on; empty before."""
         self.pages: list[JsonObject] = []
         """The tools of the pages that have arrived, as the server wrote them."""
+        self.invalid_tools: dict[str, str] = {}
+        """Why a tool was kept from the client, which would have refused the page with it, by name."""
         self.fault: MCPServerError | None = None
         """Why the attempt cannot succeed."""
         self.failed = asyncio.Event()

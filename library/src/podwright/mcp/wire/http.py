@@ -78,10 +78,15 @@ class _CountedBody(httpx2.AsyncByteStream):
     """The body of a response, which is counted while it is read."""
 
     def __init__(
-        self, inner: httpx2.AsyncByteStream, transport: LimitingTransport
+        self,
+        inner: httpx2.AsyncByteStream,
+        transport: LimitingTransport,
+        *,
+        has_events: bool,
     ) -> None:
         self._inner = inner
         self._transport = transport
+        self._has_events = has_events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -90,6 +95,8 @@ class _CountedBody(httpx2.AsyncByteStream):
                 yield chunk
         except httpx2.TransportError as error:
             raise self._transport.fail_connection(error) from error
+        # the client does not read on behind an answer
+        self._transport.attempt.has_ended_stream = self._has_events
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -143,7 +150,9 @@ class LimitingTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise
         body = cast("httpx2.AsyncByteStream", response.stream)
-        response.stream = _CountedBody(body, self)
+        media_type = response.headers.get("content-type", "")
+        has_events = media_type.lower().startswith("text/event-stream")
+        response.stream = _CountedBody(body, self, has_events=has_events)
         return response
 
     async def _end_session(self, request: httpx2.Request) -> httpx2.Response:
@@ -179,8 +188,7 @@ class LimitingTransport(httpx2.AsyncBaseTransport):
             )
         if status in _UNAVAILABLE:
             raise attempt.fail(attempt.unreachable_error(f"HTTP {status}{way}"))
-        media_type = response.headers.get("content-type", "")
-        attempt.has_event_stream = media_type.startswith("text/event-stream")
+        attempt.has_ended_stream = False
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.lower() != "identity":
             raise attempt.fail(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from mcp.client import CacheEntry, CacheKey, Client
@@ -19,12 +20,10 @@ from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.errors import ToolDefinitionError
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.results import LiveListing, MCPResult, ToolListing
-from podwright.mcp.wire.attempt import Attempt
+from podwright.mcp.wire.attempt import MAX_TOOLS, Attempt
 from podwright.mcp.wire.contents import to_result
 from podwright.mcp.wire.faults import input_refused_error
 
-MAX_TOOLS = 128
-"""Tools of a list."""
 MAX_PAGES = 10
 """Pages of a list."""
 _ROUNDS = 3
@@ -91,7 +90,7 @@ async def list_tools(client: Client, attempt: Attempt) -> LiveListing:
             )
         kept = {tool.name for tool in page.tools}
         for data in attempt.pages[before:]:
-            _add(data, kept, tools, refused)
+            _add(data, kept, attempt.invalid_tools, tools, refused)
         if "ttl_ms" in page.model_fields_set:
             ttl = min(page.ttl_ms / 1000, ttl or page.ttl_ms / 1000)
         cursor = page.next_cursor
@@ -105,6 +104,7 @@ async def list_tools(client: Client, attempt: Attempt) -> LiveListing:
 def _add(
     data: JsonMapping,
     kept: set[str],
+    invalid: Mapping[str, str],
     tools: dict[str, ToolDefinition],
     refused: dict[str, str],
 ) -> None:
@@ -115,13 +115,15 @@ def _add(
         del tools[name]
     if name in refused:
         return
-    if name not in kept:
-        refused[name] = "Its 'x-mcp-header' is invalid."
-        return
     try:
-        tools[name] = ToolDefinition.read(data)
+        definition = ToolDefinition.read(data)
     except ToolDefinitionError as error:
         refused[name] = error.message
+        return
+    if name in kept:
+        tools[name] = definition
+    else:
+        refused[name] = invalid.get(name, "Its 'x-mcp-header' is invalid.")
 
 
 async def call_tool(

@@ -177,6 +177,7 @@ class StdioConnection(Connection):
 
         async def perform() -> T:
             client = await process.client()
+            attempt.protocol_version = client.protocol_version
             self.protocol_version = client.protocol_version
             return await work(client, attempt)
 

@@ -11,14 +11,24 @@ from typing import Any, Self
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types.methods import parse_server_result
+from pydantic import ValidationError
 
-from podwright.data.json_data import as_array, as_object, to_json_bytes
+from podwright.data.json_data import (
+    JsonObject,
+    as_array,
+    as_object,
+    json_pointer,
+    to_json_bytes,
+)
 from podwright.errors import MCPServerError
-from podwright.mcp.wire.attempt import Attempt, current_attempt
+from podwright.mcp.wire.attempt import MAX_TOOLS, Attempt, current_attempt
 
 _CALL = "tools/call"
 _LIST = "tools/list"
 _PING = "ping"
+_NEEDED = ("name", "inputSchema")
+"""What the client needs of a tool."""
 
 
 class Watch:
@@ -66,15 +76,13 @@ class Watch:
         if attempt is None:
             return
         if isinstance(content, JSONRPCError):
-            attempt.is_answered |= not attempt.has_event_stream
+            attempt.is_answered |= not attempt.has_ended_stream
             return
         if self._counts_messages:
             with contextlib.suppress(MCPServerError):
                 attempt.count(len(to_json_bytes(content.result)))
         if method == _LIST:
-            attempt.pages += map(
-                as_object, as_array(content.result.get("tools"))
-            )
+            _note_page(content.result, attempt)
 
     def forget(self, attempt: Attempt) -> None:
         """Forget an attempt that is over."""
@@ -84,6 +92,31 @@ class Watch:
             for id_, entry in self._requests.items()
             if entry[1] is not attempt
         }
+
+
+def _note_page(page: JsonObject, attempt: Attempt) -> None:
+    """Note the tools of a page, and leave out those for which the client would refuse it.
+
+    Of the others, it is left what it needs. Definitions are read from what the server wrote.
+    """
+    tools = list(map(as_object, as_array(page.get("tools"))))
+    attempt.pages += tools
+    if not tools or len(attempt.pages) > MAX_TOOLS:
+        return
+    version = attempt.protocol_version
+    valid: list[JsonObject] = []
+    for tool in tools:
+        needed = {key: tool[key] for key in _NEEDED if key in tool}
+        try:
+            parse_server_result(_LIST, version, {**page, "tools": [needed]})
+        except ValidationError as error:
+            (_, _, *location) = error.errors()[0]["loc"]
+            attempt.invalid_tools[str(tool.get("name"))] = (
+                f"MCP {version} does not allow what it has at '{json_pointer(*location)}'."
+            )
+        else:
+            valid.append(needed)
+    page["tools"] = valid
 
 
 class _Stream:
