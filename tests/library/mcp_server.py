@@ -66,6 +66,8 @@ class ServerDouble(MCPServer):
         self,
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
+        *,
+        cached: bool = False,
     ) -> ToolListing:
         self.lists += 1
         return ToolListing(dict(self.tools), {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -209,6 +210,52 @@ async def test_a_list_holds_as_long_as_the_server_says(
     error = await _failure(server, "search", locked=_locked(SEARCH))
     assert error.reason == "drift"
     assert modern.methods.count("tools/list") == 2
+
+
+async def test_calls_at_once_share_a_list(stub: MCPStub) -> None:
+    """Calls that begin at once ask for the list once, and each has its failure; one who leaves takes it from nobody."""
+    server = MCPServer(stub.url)
+    arrived = threading.Event()
+    left = threading.Event()
+
+    async def fail(_request: Any, body: Any) -> Any:
+        arrived.set()
+        await asyncio.to_thread(left.wait, 30)
+        return stub.error(body, -32603, "It broke.", 200)
+
+    def calls() -> list[asyncio.Task[Any]]:
+        return [
+            asyncio.create_task(server.call("echo", {"n": n}, locked=None))
+            for n in range(3)
+        ]
+
+    stub.handlers["tools/list"] = fail
+    tasks = calls()
+    await asyncio.to_thread(arrived.wait, 30)
+    tasks[0].cancel()
+    left.set()
+    failures = await asyncio.gather(*tasks, return_exceptions=True)
+    assert list(map(type, failures)) == [
+        asyncio.CancelledError,
+        MCPServerError,
+        MCPServerError,
+    ]
+    assert stub.methods.count("tools/list") == 1
+    del stub.handlers["tools/list"]
+    await asyncio.gather(*calls())
+    assert stub.methods.count("tools/list") == 2
+    assert len(stub.calls) == 3
+
+
+async def test_a_list_that_holds(stub: MCPStub) -> None:
+    """A list is asked for again unless an earlier one is enough, and that one is of the same caller."""
+    server = MCPServer(stub.url, headers_from_request=["X-Tenant"])
+    first = await server.list_tools({"x-tenant": "a"})
+    assert await server.list_tools({"x-tenant": "a"}, cached=True) is first
+    assert stub.methods.count("tools/list") == 1
+    await server.list_tools({"x-tenant": "b"}, cached=True)
+    await server.list_tools({"x-tenant": "a"})
+    assert stub.methods.count("tools/list") == 3
 
 
 async def test_a_tool_that_is_gone(stub: MCPStub) -> None:

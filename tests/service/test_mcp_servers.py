@@ -275,6 +275,8 @@ class Files(ServerDouble):
         self,
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
+        *,
+        cached: bool = False,
     ) -> ToolListing:
         self.listed_for.append(dict(headers or {}))
         tenant = (headers or {}).get("x-tenant", "nobody")

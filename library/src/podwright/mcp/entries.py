@@ -47,7 +47,8 @@ class MCPSource:
     ) -> ToolDefinition:
         """Return the definition of a tool that the server gave first.
 
-        One that may differ by caller, because the server is sent headers of theirs, is asked for in each run.
+        One that may differ by caller, because the server is sent headers of theirs, is the one that the server gave
+        this caller last, for as long as it holds.
 
         Raises:
             ToolError: The server is not reachable, or does not have the tool.
@@ -55,7 +56,9 @@ class MCPSource:
         key = (name.server, name.tool)
         if key in self.learned:
             return self.learned[key]
-        listing = await server.list_tools(headers_for(server), traceparent())
+        listing = await server.list_tools(
+            headers_for(server), traceparent(), cached=True
+        )
         definition = listing.tools.get(name.tool)
         if definition is None:
             message, hint = listing.missing_tool(name.server, name.tool)

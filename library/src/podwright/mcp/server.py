@@ -39,6 +39,8 @@ __all__ = [
 
 T = TypeVar("T")
 Drift = Literal["error", "warn"]
+_Question = tuple[asyncio.AbstractEventLoop, float, str]
+"""Who asks for a list of tools: the event loop, the seconds that it may take, and the key of the caller's headers."""
 
 DEFAULT_TTL = 300.0
 """Seconds for which a listing is cached if the server does not say."""
@@ -159,6 +161,7 @@ class MCPServer:
         self._connection: Connection | None = None
         self._listings: OrderedDict[str, _CachedListing] = OrderedDict()
         """By a digest of the caller's headers, because a list may depend on who asks."""
+        self._pending: dict[_Question, asyncio.Task[ToolListing]] = {}
         self._warned: set[str] = set()
         """Digests of definitions that the log has warned of."""
 
@@ -175,20 +178,25 @@ class MCPServer:
         self,
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
+        *,
+        cached: bool = False,
     ) -> ToolListing:
         """Return the tools that the server has now: at most 128, on at most 10 pages.
 
         Args:
             headers: The headers of the caller's request, of which the server is sent those that it may have.
             traceparent: The W3C trace context of the requests.
+            cached: Whether an earlier list is enough, for as long as the server has said that it holds.
 
         Raises:
             MCPServerError: The server is not reachable, or its list is invalid or too large.
             ConfigurationError: The package `mcp` is not installed.
         """
-        return await self._list(
-            self._outgoing(self.timeout, headers or {}, traceparent)
-        )
+        outgoing = self._outgoing(self.timeout, headers or {}, traceparent)
+        known = self._known(outgoing)
+        if cached and known is not None:
+            return known
+        return await self._list(outgoing)
 
     async def call(
         self,
@@ -270,9 +278,9 @@ class MCPServer:
         Raises:
             MCPServerError: It has none, or another than the locked one.
         """
-        known = self._listings.get(_cache_key(outgoing))
-        if known is not None and known.expires > time.monotonic():
-            definition = known.listing.tools.get(name)
+        known = self._known(outgoing)
+        if known is not None:
+            definition = known.tools.get(name)
             is_accepted = drift == "warn" or not _differs(definition, locked)
             if definition is not None and is_accepted:
                 self._check_drift(definition, locked, drift)
@@ -319,7 +327,35 @@ class MCPServer:
             self._warned.add(difference)
             _log.warning("%s It is called all the same.", error.message)
 
+    def _known(self, outgoing: Outgoing) -> ToolListing | None:
+        """The list that still holds for a caller, if there is one."""
+        known = self._listings.get(_cache_key(outgoing))
+        if known is None or known.expires <= time.monotonic():
+            return None
+        return known.listing
+
     async def _list(self, outgoing: Outgoing) -> ToolListing:
+        """Ask for the tools; those who ask at the same time, and would wait as long, share the answer."""
+        question = (
+            asyncio.get_running_loop(),
+            outgoing.seconds,
+            _cache_key(outgoing),
+        )
+        task = self._pending.get(question)
+        if task is None:
+            task = asyncio.create_task(self._ask(outgoing))
+            self._pending[question] = task
+
+            def forget(task: asyncio.Task[ToolListing]) -> None:
+                del self._pending[question]
+                if not task.cancelled():
+                    # all who asked may have left
+                    task.exception()
+
+            task.add_done_callback(forget)
+        return await asyncio.shield(task)
+
+    async def _ask(self, outgoing: Outgoing) -> ToolListing:
         connection = await self._connect()
         live = await self._observe(
             "tools/list", connection.list_tools(outgoing)
