@@ -926,7 +926,7 @@ def test_a_nested_workflow_brings_its_servers() -> None:
     assert context["read_file_output"] == "content of w"
     assert context["own"] == "content of f"
     assert [call[1]["path"] for call in web.calls] == ["w"]
-    assert {tool.server for tool in mcp_tools_of(outer)} == {"files", "web"}
+    assert {tool.mcp_server for tool in mcp_tools_of(outer)} == {"files", "web"}
 
 
 def test_different_definitions_are_different_tools() -> None:

@@ -81,6 +81,29 @@ async def test_a_run_calls_it() -> None:
     ]
 
 
+class _Catalogue(ShelfTool):
+    """A tool with names that its author would choose: those of the interface are others."""
+
+    def __init__(self) -> None:
+        super().__init__(SCHEMA, {"approval": True})
+        self.server = "catalogue.example"
+
+    def prepare(self, isbn: str) -> str:
+        return isbn.strip()
+
+    def check(self, isbn: str) -> bool:
+        return isbn == self.prepare(isbn)
+
+
+def test_a_tool_has_names_of_its_own() -> None:
+    """A run leaves the attributes and methods alone that a tool has for itself."""
+    agent = reader([CALL], "done", tool=_Catalogue())
+    with pytest.raises(ApprovalRequired) as caught:
+        agent.run("hi")
+    assert agent.run(caught.value.decide("approve")) == "done"
+    assert ShelfTool.calls == ("7",)
+
+
 def test_a_person_approves_its_calls() -> None:
     """The question has its schema, its own check refuses a change, and the call is made as the person changed it."""
     tool = ShelfTool(SCHEMA, {"approval": True})

@@ -60,11 +60,13 @@ async def _call(
     run: Run, function: Tool, arguments: JsonObject, call_id: ToolCallId
 ) -> Any:
     """Call a function, and emit the events of the call."""
-    record = RecordedCall(run, call_id, function.name, server=function.server)
+    record = RecordedCall(
+        run, call_id, function.name, server=function.mcp_server
+    )
     record.start(arguments, idempotent=function.idempotent)
     try:
         await run.journal.before_effect()
-        function = await function.prepare()
+        function = await function.for_run()
         value = await record.perform(function, arguments, what="Function")
         result = _to_data(function, value)
     except (CancelledError, PodwrightError) as error:

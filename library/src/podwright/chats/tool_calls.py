@@ -201,7 +201,9 @@ class ToolCaller:
         name = self._run.component_name
         arguments = _parse_arguments(call.request)
         try:
-            question = await tool.check(question_about, tool, arguments, name)
+            question = await tool.run_validation(
+                question_about, tool, arguments, name
+            )
         except PodwrightError:
             raise
         except Exception as error:
@@ -224,7 +226,7 @@ class ToolCaller:
 
     def _record_of(self, call: _Call) -> RecordedCall:
         request = call.request
-        server = "" if call.tool is None else call.tool.server
+        server = "" if call.tool is None else call.tool.mcp_server
         return RecordedCall(
             self._run, self._id_of(call), request.name, request.id, server
         )

@@ -67,9 +67,9 @@ def comparable_blueprint(component: Component) -> JsonObject:
 
 def _locked(component: Component) -> set[tuple[str, str, str]]:
     return {
-        (tool.server, tool.server_tool, tool.locked_digest)
+        (tool.mcp_server, tool.mcp_tool, tool.mcp_digest)
         for tool in mcp_tools_of(component)
-        if tool.locked_digest
+        if tool.mcp_digest
     }
 
 
@@ -97,7 +97,7 @@ def mcp_tools_of(component: Component) -> list[Tool]:
         tool
         for part in walk(component)
         for tool in part.own_tools().values()
-        if tool.server
+        if tool.mcp_server
     ]
 
 
@@ -110,7 +110,7 @@ def tools_of(component: Component) -> dict[str, Tool]:
     ambiguous: set[str] = set()
     for part in walk(component):
         for name, tool in part.own_tools().items():
-            if tool.server:
+            if tool.mcp_server:
                 continue
             if not tools.setdefault(name, tool).is_same_as(tool):
                 ambiguous.add(name)

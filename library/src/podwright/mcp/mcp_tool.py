@@ -79,7 +79,7 @@ class MCPTool(Tool):
 
     @property
     @override
-    def server(self) -> str:
+    def mcp_server(self) -> str:
         return self._named.server
 
     @property
@@ -97,12 +97,12 @@ class MCPTool(Tool):
 
     @property
     @override
-    def server_tool(self) -> str:
+    def mcp_tool(self) -> str:
         return self._named.tool
 
     @property
     @override
-    def locked_digest(self) -> str:
+    def mcp_digest(self) -> str:
         if self.locked is None:
             return ""
         return self.locked.digest
@@ -112,14 +112,14 @@ class MCPTool(Tool):
         """Return whether both are the same tool of the same server, by the same definition."""
         if not isinstance(other, MCPTool):
             return False
-        is_same_tool = (self.server, self.server_tool) == (
-            other.server,
-            other.server_tool,
+        is_same_tool = (self.mcp_server, self.mcp_tool) == (
+            other.mcp_server,
+            other.mcp_tool,
         )
         return is_same_tool and self.locked == other.locked
 
     @override
-    async def prepare(self) -> Self:
+    async def for_run(self) -> Self:
         """Return the tool with the definition that the model is shown in a run.
 
         Raises:
@@ -159,7 +159,7 @@ class MCPTool(Tool):
         """
         server = self._find_server()
         result = await server.call(
-            self.server_tool,
+            self.mcp_tool,
             values,
             locked=self.locked,
             drift=current_settings().mcp_drift,
@@ -173,7 +173,7 @@ class MCPTool(Tool):
             reason = truncate(reason, MAX_REASON)
             error = ToolError(
                 f"Tool '{self.name}' failed: {reason}",
-                suggestion=f"The MCP server '{self.server}' has answered this.",
+                suggestion=f"The MCP server '{self.mcp_server}' has answered this.",
             )
             # as of an exception, the text is for the model
             error.public_message = f"Tool '{self.name}' failed."
@@ -200,7 +200,7 @@ class MCPTool(Tool):
             reason = f"{problem}."
         raise ToolError(
             f"Tool '{self.name}' gave a result that does not fit its own 'outputSchema'. {reason}",
-            suggestion=f"Correct the MCP server '{self.server}'.",
+            suggestion=f"Correct the MCP server '{self.mcp_server}'.",
         )
 
     def check_schemas(self) -> None:
@@ -220,7 +220,7 @@ class MCPTool(Tool):
                     _validator(to_text(schema))
             except (InvalidSchemaError, SchemaTooComplexError) as error:
                 raise ToolDefinitionError(
-                    f"The '{key}' of tool '{self.server_tool}' of the MCP server '{self.server}' is invalid: {error}.",
+                    f"The '{key}' of tool '{self.mcp_tool}' of the MCP server '{self.mcp_server}' is invalid: {error}.",
                     suggestion="Correct the server, or name another tool.",
                 ) from error
 
@@ -238,11 +238,12 @@ class MCPTool(Tool):
             ) from error
 
     def _find_server(self) -> MCPServer:
-        server = self.servers.get(self.server)
+        name = self.mcp_server
+        server = self.servers.get(name)
         if server is None:
             raise ConfigurationError(
-                f"The tool '{self.name}' needs the MCP server '{self.server}', which was not given.",
-                suggestion=f"Pass it in mcp={{'{self.server}': MCPServer(…)}}, or in PODWRIGHT_MCP_SERVERS or --mcp.",
+                f"The tool '{self.name}' needs the MCP server '{name}', which was not given.",
+                suggestion=f"Pass it in mcp={{'{name}': MCPServer(…)}}, or in PODWRIGHT_MCP_SERVERS or --mcp.",
             )
         return server
 

@@ -114,7 +114,7 @@ class Tool(ABC):
         """
         return True
 
-    async def prepare(self) -> Tool:
+    async def for_run(self) -> Tool:
         """Return the tool as it is shown to a model and called in one run.
 
         Raises:
@@ -123,17 +123,17 @@ class Tool(ABC):
         return self
 
     @property
-    def server(self) -> str:
+    def mcp_server(self) -> str:
         """The MCP server that it is a tool of; empty for others."""
         return ""
 
     @property
-    def server_tool(self) -> str:
+    def mcp_tool(self) -> str:
         """The tool as its MCP server calls it; empty for others."""
         return ""
 
     @property
-    def locked_digest(self) -> str:
+    def mcp_digest(self) -> str:
         """The digest of its locked definition; empty if it has none."""
         return ""
 
@@ -246,7 +246,7 @@ class Tool(ABC):
         """
         if not self.may_need_approval:
             return False
-        values = await self.check(self._validated, arguments)
+        values = await self.run_validation(self._validated, arguments)
         try:
             with exits_as_errors():
                 return await self.apply_approval_rule(values)
@@ -313,7 +313,7 @@ class Tool(ABC):
             ToolError: The call took longer than `timeout`.
             Exception: The call failed.
         """
-        values = await self.check(self._validated, arguments)
+        values = await self.run_validation(self._validated, arguments)
         seconds = self.timeout
         limit = asyncio.timeout(seconds)
         try:
@@ -328,7 +328,9 @@ class Tool(ABC):
                 suggestion="Make the tool faster, or raise its timeout.",
             ) from error
 
-    async def check(self, function: Callable[..., T], /, *args: Any) -> T:
+    async def run_validation(
+        self, function: Callable[..., T], /, *args: Any
+    ) -> T:
         """Call a function that validates arguments; in a thread if that may take long."""
         if self.validates_in_thread:
             return await compute(function, *args)
@@ -349,7 +351,7 @@ async def prepare_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     Raises:
         PodwrightError: One is not available.
     """
-    return {name: await tool.prepare() for name, tool in tools.items()}
+    return {name: await tool.for_run() for name, tool in tools.items()}
 
 
 def _checked_schema(schema: object) -> ToolSchema:

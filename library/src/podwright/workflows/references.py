@@ -96,10 +96,10 @@ class References:
         Raises:
             ConfigurationError: Another server has its name, or another definition of it is locked.
         """
-        key = (tool.server, tool.server_tool)
+        key = (tool.mcp_server, tool.mcp_tool)
         if not self.mcp_functions.setdefault(key, tool).is_same_as(tool):
             raise ConfigurationError(
-                f"Two MCP servers are called '{tool.server}'.",
+                f"Two MCP servers are called '{tool.mcp_server}'.",
                 suggestion="Rename one of them.",
             )
 

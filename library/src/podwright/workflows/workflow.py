@@ -245,7 +245,7 @@ class Workflow(Component):
         for tool in self.mcp_functions:
             name = tool.name
             if name in functions:
-                name = f"{tool.server}/{name}"
+                name = f"{tool.mcp_server}/{name}"
             functions[name] = tool
         return functions
 

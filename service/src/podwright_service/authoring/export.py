@@ -108,12 +108,12 @@ class _Plan:
         definition = tool.locked
         if definition is None:
             raise ConfigurationError(
-                f"The definition of the tool '{tool.name}' of the MCP server '{tool.server}' is not locked.",
+                f"The definition of the tool '{tool.name}' of the MCP server '{tool.mcp_server}' is not locked.",
                 suggestion="Write the blueprint to a folder, and run `podwright sync FOLDER --mcp "
-                f"{tool.server}` there.",
+                f"{tool.mcp_server}` there.",
             )
-        tools = self.definitions.setdefault(tool.server, {})
-        tools[tool.server_tool] = definition
+        tools = self.definitions.setdefault(tool.mcp_server, {})
+        tools[tool.mcp_tool] = definition
 
     def modules(self) -> Iterator[str]:
         """The modules that the code is imported from."""

@@ -146,7 +146,7 @@ def allowed_mcp(
     """
     served: dict[MCPToolKey, list[Tool]] = {}
     for tool in mcp_tools_of(component):
-        served.setdefault((tool.server, tool.server_tool), []).append(tool)
+        served.setdefault((tool.mcp_server, tool.mcp_tool), []).append(tool)
     keys = {*served}
     if allowed is not None:
         keys = {_key(name, servers) for name in allowed}

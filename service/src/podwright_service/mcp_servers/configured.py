@@ -127,8 +127,8 @@ def _servers_of_tools(component: Component) -> dict[str, MCPServer]:
 
     servers: dict[str, MCPServer] = {}
     for tool in tools:
-        if isinstance(tool, MCPTool) and tool.server in tool.servers:
-            servers.setdefault(tool.server, tool.servers[tool.server])
+        if isinstance(tool, MCPTool) and tool.mcp_server in tool.servers:
+            servers.setdefault(tool.mcp_server, tool.servers[tool.mcp_server])
     return servers
 
 
