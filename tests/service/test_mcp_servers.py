@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,11 +19,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
     InMemorySpanExporter,
 )
 from tests.helpers import plain_http, until
+from tests.library import mcp_program
 from tests.library.mcp_server import ServerDouble, definition
 from tests.mcp_stub import MCPStub
 from tests.service.support import (
     Command,
     Serve,
+    Served,
     Shell,
     check_problem,
     discard_output,
@@ -29,7 +33,7 @@ from tests.service.support import (
 )
 from typing_extensions import override
 
-from podwright import Agent, FunctionModel, load, register_provider
+from podwright import Agent, FunctionModel, MCPServer, load, register_provider
 from podwright.errors import ConfigurationError, InputError
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.results import Reason
@@ -813,6 +817,44 @@ def test_dev_takes_servers(
         response = plain_http.post(f"{url}/run", json={"input": "x"})
         assert response.json() == {"output": "content of a.txt"}
     assert plain_http.get(f"{url}/info").json()["mcp"] == {"files": True}
+
+
+@pytest.mark.parametrize("during", ["process", "wait"])
+def test_a_program_ends_with_the_service(served: Served, during: str) -> None:
+    """The program of a server is gone when the service has stopped, also in the middle of a call."""
+
+    def answer(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        return last.text if last.role == "tool" else [ToolCall.of(last.text)]
+
+    agent = Agent.from_blueprint(
+        blueprint("process", "wait"),
+        mcp={"files": MCPServer.stdio(sys.executable, mcp_program.__file__)},
+        model=FunctionModel(answer, name="offline/caller"),
+    )
+    with (
+        ThreadPoolExecutor() as callers,
+        served(agent, shutdown_timeout=1) as client,
+    ):
+        response = client.post("/run", json={"input": "process"})
+        program = int(response.json()["output"])
+        os.kill(program, 0)
+        call = callers.submit(client.post, "/run", json={"input": during})
+        if during == "wait":
+            until(
+                lambda: (
+                    scrape(client).get(
+                        "podwright_runs_in_progress",
+                        component="reader",
+                        kind="agent",
+                    )
+                    == 1
+                )
+            )
+        else:
+            assert call.result().json() == {"output": str(program)}
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
 
 
 WITHOUT = """

@@ -161,6 +161,8 @@ def _unknown_option_error(
     hint = did_you_mean(key, sorted(known))
     if key == "tools":
         hint = "Pass the tools to its agents."
+    elif key == "mcp":
+        hint = "Name the tools in a blueprint, and pass the servers to its from_blueprint(blueprint, mcp={…})."
     return ConfigurationError(
         f"Unknown option '{key}' of '{component}'.", suggestion=hint
     )
