@@ -41,6 +41,7 @@ from podwright.events import Event, ToolCallFinished, ToolCallStarted, adapter
 from podwright.folders.walks import (
     check_decision_on,
     component_digest,
+    locked_digest,
     mcp_tools_of,
     tool_names_of,
     tools_of,
@@ -621,6 +622,38 @@ def test_the_digest_of_a_component_includes_the_lock(tmp_path: Path) -> None:
     assert len(digests) == 2
     plain = Agent("plain", "", "offline/echo")
     assert component_digest(plain) == blueprints.digest(plain.to_blueprint())
+
+
+def test_the_lock_of_an_agents_folder_is_another(tmp_path: Path) -> None:
+    """A tool of one name has a definition in each of two locks, and the digest counts the one that is named there."""
+    agent = {**blueprint("read_file"), "name": "helper"}
+    chief = {
+        **blueprint("read_file"),
+        "type": "Conductor",
+        "name": "chief",
+        "skills": [{"type": "Agent", "name": "helper"}],
+    }
+    write_files(
+        tmp_path,
+        {"blueprint.json": chief, "agents/helper/blueprint.json": agent},
+    )
+    lock = lock_of("files", READ)
+    lock.write_file(tmp_path / LOCK_FILE)
+    other = lock_of("files", definition("read_file", description="Other."))
+    other.write_file(tmp_path / "agents" / "helper" / LOCK_FILE)
+    component = load(tmp_path)
+    assert component_digest(component) == locked_digest(chief, lock.digests())
+    # what its blueprint says of a member counts, too
+    chief["skills"] = [agent]
+    write_files(tmp_path, {"blueprint.json": chief})
+    component = load(tmp_path)
+    expected = locked_digest(component.to_blueprint(), lock.digests())
+    assert component_digest(component) == expected
+    del chief["mcp"]
+    write_files(tmp_path, {"blueprint.json": chief})
+    component = load(tmp_path)
+    expected = locked_digest(component.to_blueprint(), lock.digests())
+    assert component_digest(component) == expected
 
 
 def test_a_lock_is_written_as_a_whole_and_read_back(tmp_path: Path) -> None:

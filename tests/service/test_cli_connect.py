@@ -138,6 +138,23 @@ def test_a_key_that_may_only_run(shell: Shell, locked_url: str) -> None:
     assert list(json.loads(without.stdout)["mcpServers"]) == ["127_0_0_1"]
 
 
+def test_a_link_is_kept(shell: Shell, url: str, tmp_path: Path) -> None:
+    """The entry is written into the file that a link leads to, also if there is none yet."""
+    claude = tmp_path / ".mcp.json"
+    target = tmp_path / "settings" / "claude.json"
+    target.parent.mkdir()
+    claude.symlink_to(Path("settings") / "claude.json")
+    for _ in range(2):
+        done = shell(
+            *("connect", url, "--client", "claude", "--write", "--force")
+        )
+        assert done.returncode == 0, done.stderr
+        assert claude.is_symlink()
+        assert set(read(target)["mcpServers"]) == {"writer"}
+        target.write_text('{"mcpServers": {}}')
+    assert [each.name for each in target.parent.iterdir()] == ["claude.json"]
+
+
 def test_other_entries_are_kept(shell: Shell, url: str, tmp_path: Path) -> None:
     """Other servers and settings stay, and comments of TOML; one of the name is replaced with `--force` only."""
     claude = tmp_path / ".mcp.json"

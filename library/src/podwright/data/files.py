@@ -11,12 +11,13 @@ def replace_file(path: Path, text: str) -> None:
     """Write a file that readers see whole at any time: with the text before, or with this one.
 
     Args:
-        path: The file. It keeps its permissions; a new one can be read by everyone.
+        path: The file. It keeps its permissions; a new one can be read by everyone. Of a link, its target is replaced.
         text: What is to be in it.
 
     Raises:
         OSError: It cannot be written; it is as it was.
     """
+    path = path.resolve()
     handle, temporary = tempfile.mkstemp(
         dir=path.parent, prefix=f".{path.name}-"
     )

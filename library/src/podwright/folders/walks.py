@@ -8,8 +8,9 @@ from typing import Any
 from podwright.blueprints import digest, walk_steps
 from podwright.blueprints.mcp_tools import all_mcp_tools
 from podwright.chats.call_approvals import check_decision
-from podwright.data.json_data import JsonMapping, JsonObject
+from podwright.data.json_data import JsonMapping, JsonObject, as_array
 from podwright.data.names import Expression, path_expression
+from podwright.kinds import TRAITS
 from podwright.messages.approvals import Decision, Question
 from podwright.messages.templates import expressions_in
 from podwright.models import Model
@@ -68,9 +69,22 @@ def comparable_blueprint(component: Component) -> JsonObject:
 def _locked(component: Component) -> set[tuple[str, str, str]]:
     return {
         (tool.mcp_server, tool.mcp_tool, tool.mcp_digest)
-        for tool in mcp_tools_of(component)
+        for part in _parts_in(component)
+        for tool in part.own_tools().values()
         if tool.mcp_digest
     }
+
+
+def _parts_in(component: Component) -> Iterator[Component]:
+    """The component, and those members of which its blueprint names the MCP tools; others may have another lock."""
+    yield component
+    members = as_array(
+        component.to_blueprint().get(TRAITS[component.kind].member_key)
+    )
+    named = {entry["name"] for entry in members if "mcp" in entry}
+    for name, member in component.members().items():
+        if name in named:
+            yield member
 
 
 def locked_digest(

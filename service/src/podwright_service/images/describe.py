@@ -68,7 +68,7 @@ def describe(
         "models": [*component.models(), *reported_models_of(component)],
         "tools": tool_names_of(component),
         "mcp": list(
-            dict.fromkeys(tool.server for tool in mcp_tools_of(component))
+            dict.fromkeys(tool.mcp_server for tool in mcp_tools_of(component))
         ),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),

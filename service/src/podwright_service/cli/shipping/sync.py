@@ -28,7 +28,7 @@ def sync_folder(
     Args:
         folder: The component folder.
         added: Functions in `tools.py` that become tools of the agent; if a server is asked, tools of that server.
-        servers: The MCP servers to ask, each as `NAME` or `NAME=URL`; no other server is called.
+        servers: The MCP servers to ask, each as `NAME`, `NAME=URL` or `NAME=COMMAND ARGUMENT…`; no other is called.
         check: Whether only to print what changes.
 
     Returns:
