@@ -14,7 +14,9 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import create_engine, delete, insert, select
 from tests.helpers import until
+from tests.library.mcp_server import definition, lock_of
 from tests.library.note_step import note, note_steps
+from tests.mcp_stub import MCPStub
 from tests.service.background_support import (
     ECHO,
     LEASE_SECONDS,
@@ -33,6 +35,7 @@ import podwright
 from podwright import Agent, FunctionModel, blueprints, tool
 from podwright.blueprints import digest
 from podwright.errors import ConfigurationError, PodwrightError
+from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.messages.usage import RunLimits
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.app import create_app
@@ -43,6 +46,7 @@ from podwright_service.background.storage.tables import (
     run_events,
 )
 from podwright_service.background.store import AttemptUpdate
+from podwright_service.mcp_servers import servers_of
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 
@@ -137,6 +141,7 @@ class Releases:
         blueprint: dict[str, Any],
         *previous: dict[str, Any],
         tools: str = TOOLS,
+        lock: MCPLock | None = None,
         **settings: Any,
     ) -> httpx.Client:
         """Stop the service, and serve a blueprint with earlier ones; each release has a folder, as in an image."""
@@ -146,14 +151,17 @@ class Releases:
         folder.mkdir(parents=True)
         (folder / "blueprint.json").write_text(json.dumps(blueprint))
         (folder / "tools.py").write_text(tools)
+        if lock is not None:
+            lock.write_file(folder / LOCK_FILE)
         earlier = folder.parent / "previous"
         earlier.mkdir()
         for each in previous:
             name = digest(each).removeprefix("sha256:")[:12]
             (earlier / f"{name}.json").write_text(json.dumps(each))
         options = {"previous": str(earlier), **settings}
+        servers = servers_of(Settings(**options))
         service = self._served(
-            podwright.load(folder),
+            podwright.load(folder, mcp=servers),
             runs_database=self.database,
             component=str(folder),
             **options,
@@ -218,6 +226,46 @@ def test_a_wait_lasts_through_two_upgrades(releases: Releases) -> None:
     run = wait(client, new)
     assert run["digest"] == digest(third)
     assert run["result"]["look_up_output"] == "order third"
+
+
+@pytest.mark.usefixtures("soon_forgotten")
+def test_a_run_that_had_other_mcp_tools(releases: Releases) -> None:
+    """A run that began with another lock waits with a notice, and its tools are called once it is moved."""
+    step = {
+        "type": "function_step",
+        "mcp": {"server": "files", "tool": "read_file"},
+        "arguments": {"path": "{input}"},
+    }
+    blueprint: dict[str, Any] = {
+        "type": "Workflow",
+        "name": "desk",
+        "steps": [
+            {**step, "name": "read"},
+            {"type": "approval_step", "name": "ask", "message": "Again?"},
+            {**step, "name": "read again"},
+        ],
+    }
+    first = definition("read_file")
+    second = definition("read_file", description="Reads it all.")
+    with MCPStub(tools=[first.to_data()]) as stub:
+        settings: dict[str, Any] = {"mcp_servers": {"files": stub.url}}
+        client = releases.upgrade(
+            blueprint, lock=lock_of("files", first), **settings
+        )
+        url = begin(client, "7")
+        wait(client, url, "waiting_for_approval")
+        stub.change("read_file", **second.to_data())
+        client = releases.upgrade(
+            blueprint, blueprint, lock=lock_of("files", second), **settings
+        )
+        assert client.get(url).json()["status"] == "waiting_for_approval"
+        until(lambda: notice_of(client, url) != "")
+        client.post(f"{url}/move", json={}).raise_for_status()
+        until(lambda: notice_of(client, url) == "")
+        assert len(stub.calls) == 1
+        client.post(f"{url}/approve", json={}).raise_for_status()
+        assert wait(client, url)["status"] == "succeeded"
+        assert len(stub.calls) == 2
 
 
 def test_runs_of_two_blueprints_at_once(releases: Releases) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.helpers import write_files
+from tests.library import mcp_program
 from tests.library.mcp_server import definition, lock_of
 from tests.service.support import Shell
 
@@ -76,6 +79,19 @@ def test_a_change_of_the_server_is_a_difference(folder: Path) -> None:
     assert found[f"{at}/description"] == "changed"
     assert found[f"{at}/annotations"] == "added"
     assert found[f"{at}/inputSchema/properties/path/type"] == "removed"
+
+
+def test_a_server_that_is_a_program(shell: Shell, folder: Path) -> None:
+    """A command in place of a URL starts the server for the time of the question."""
+    (folder / "blueprint.json").write_text(json.dumps(blueprint("echo")))
+    command = shlex.join([sys.executable, mcp_program.__file__])
+    sync = ("sync", str(folder), "--mcp", f"files={command}")
+    done = shell(*sync)
+    assert done.returncode == 0, done.stderr
+    lock = MCPLock.read_file(folder / LOCK_FILE)
+    assert list(lock.servers["files"]) == ["echo"]
+    done = shell(*sync, "--check")
+    assert (done.returncode, done.stdout) == (0, "Up to date.\n"), done.stderr
 
 
 def test_a_tool_that_the_server_dropped_is_a_problem(folder: Path) -> None:
