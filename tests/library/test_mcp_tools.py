@@ -624,6 +624,14 @@ def test_the_digest_of_a_component_includes_the_lock(tmp_path: Path) -> None:
     assert component_digest(plain) == blueprints.digest(plain.to_blueprint())
 
 
+def test_a_constructor_takes_no_servers() -> None:
+    """The error says what takes them."""
+    options: Any = {"mcp": {"files": ServerDouble(READ)}}
+    with pytest.raises(ConfigurationError) as error:
+        Agent("reader", "Read.", "offline/echo", **options)
+    assert "from_blueprint" in error.value.suggestion
+
+
 def test_the_lock_of_an_agents_folder_is_another(tmp_path: Path) -> None:
     """A tool of one name has a definition in each of two locks, and the digest counts the one that is named there."""
     agent = {**blueprint("read_file"), "name": "helper"}

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind
 
 from podwright_service.observability.semconv import CountSpans
 
-_LEFT_OUT = frozenset({"mcp-python-sdk"})
-"""Instrumentation scopes of spans that are not exported.
-
-The package `mcp` makes one of each of its requests, with words of servers in its status. The span of the tool call
-covers them.
-"""
+_MCP = "mcp-python-sdk"
+"""The instrumentation scope of the package `mcp`."""
 
 
 class _FilteringProcessor(SpanProcessor):
@@ -22,8 +19,10 @@ class _FilteringProcessor(SpanProcessor):
         self._inner = inner
 
     def on_end(self, span: ReadableSpan) -> None:
+        # of each of its requests, with the server's words in the status; the span of the tool call covers them
         scope = span.instrumentation_scope
-        if scope is None or scope.name not in _LEFT_OUT:
+        is_request = span.kind is SpanKind.CLIENT
+        if scope is None or scope.name != _MCP or not is_request:
             self._inner.on_end(span)
 
     def shutdown(self) -> None:
@@ -63,7 +62,7 @@ class _CountingExporter(SpanExporter):
 
 
 def filtering(processor: SpanProcessor) -> SpanProcessor:
-    """This processor, without spans of libraries whose work other spans cover.
+    """This processor, without the spans that the package `mcp` makes of its requests.
 
     Args:
         processor: It must do nothing when spans start.
