@@ -37,6 +37,7 @@ from podwright.messages.messages import (
     ModelResponse,
     OutputSchema,
 )
+from podwright.messages.shared_state import StateChange
 from podwright.models import Connection, resolve
 from podwright.models.replay import differences
 from podwright.models.retries import Retries
@@ -147,7 +148,11 @@ REQUEST = st.builds(
     history=COUNT,
 )
 FIELDS: dict[str, Any] = {
-    **dict.fromkeys(("at", "duration_ms", "wait_ms"), SECONDS),
+    **dict.fromkeys(("at", "began", "duration_ms", "wait_ms"), SECONDS),
+    "state": st.none()
+    | st.builds(
+        StateChange, OBJECT, st.lists(TEXT, max_size=3).map(tuple)
+    ),
     "first_token_ms": st.none() | SECONDS,
     **dict.fromkeys(
         ("input", "value", "arguments", "data", "output"), any_json

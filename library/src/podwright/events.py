@@ -22,6 +22,7 @@ from podwright.errors import (
 )
 from podwright.kinds import Kind
 from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.shared_state import StateChange
 from podwright.messages.usage import Usage
 from podwright.threads import is_async
 
@@ -72,6 +73,18 @@ class RunEvent:
         return to_json_data(self)
 
 
+def _without_empty(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The data of an event without those of these fields that say nothing."""
+    for name in names:
+        if not data[name]:
+            del data[name]
+    return data
+
+
+_OF_OUTERMOST = ("began", "user", "session", "metadata")
+"""The fields of the start of a run that are left out if they say nothing, as of a nested run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(RunEvent):
     """The fields of the events that end a run."""
@@ -91,6 +104,18 @@ class RunStarted(RunEvent):
     type: Literal["run_started"] = "run_started"
     input: Any = None
     """The input as JSON-compatible data."""
+    began: float = 0.0
+    """Of the outermost run: when its first attempt began, as Unix time in seconds."""
+    user: str = ""
+    """Of the outermost run: for whom it is, as its caller says."""
+    session: str = ""
+    """Of the outermost run: the session that it is a part of, as its caller says."""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the outermost run: what else its caller says."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-compatible data."""
+        return _without_empty(RunEvent.to_dict(self), *_OF_OUTERMOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +278,7 @@ class ToolCallEvent(RunEvent):
 
     def to_dict(self) -> dict[str, Any]:
         """The event as JSON-compatible data."""
-        data = RunEvent.to_dict(self)
-        if not self.server:
-            del data["server"]
-        return data
+        return _without_empty(RunEvent.to_dict(self), "server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,22 +293,33 @@ class ToolCallStarted(ToolCallEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallFinished(ToolCallEvent):
+class ToolCallEnded(ToolCallEvent):
+    """The fields of the events that end a tool call."""
+
+    duration_ms: float = 0.0
+    state: StateChange | None = None
+    """What it has changed in the state of the run; the event as JSON has none if nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-compatible data."""
+        return _without_empty(ToolCallEvent.to_dict(self), "state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallFinished(ToolCallEnded):
     """A tool call succeeded."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
     output: Any = ""
     """The result as the model gets it: a text, or texts and images; of a function step as JSON data."""
-    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallFailed(ToolCallEvent):
+class ToolCallFailed(ToolCallEnded):
     """A tool call was rejected, raised an error or was cancelled."""
 
     type: Literal["tool_call_failed"] = "tool_call_failed"
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    duration_ms: float = 0.0
     report: str | None = None
     """What the model was told instead of a result; empty if it was told nothing, and the failure ended the run. None in
     events of older releases, which do not say it."""
@@ -300,6 +333,18 @@ class ToolCallFailed(ToolCallEvent):
     def is_pause(self) -> bool:
         """Whether the run inside the call waits for a person, and nothing failed."""
         return is_pause(self.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(RunEvent):
+    """A function tells how far it has come; see `RunContext.report`."""
+
+    type: Literal["progress"] = "progress"
+    text: str = ""
+    data: Any = None
+    """The same for programs, as JSON data."""
+    tool_call: int | None = None
+    """Number of the tool call whose function tells it; None if it is a condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +450,7 @@ Event = Annotated[
     | ToolCallStarted
     | ToolCallFinished
     | ToolCallFailed
+    | Progress
     | HistoryCut
     | PlanMade
     | StepStarted

@@ -72,7 +72,8 @@ class RecordedCall:
             what: What the tool is called in an error.
 
         Raises:
-            ToolError: The tool raised an error, took too long, or does not take the arguments.
+            ToolError: The tool raised an error, took too long, does not take the arguments, or has left what is no JSON
+                data in the state of the run.
             LimitExceededError: The tool has reported more than the run may use, whatever it did with that error.
             PodwrightError: A run nested in the tool failed.
         """
@@ -83,6 +84,8 @@ class RecordedCall:
             value = await tool.call(arguments)
             if run.exceeded is not None:
                 raise run.exceeded
+            if problem := run.state.settle():
+                raise ToolError(f"{what} '{tool.name}': {problem}.")
             return value
         except PodwrightError:
             await run.nested_tasks.cancel_call(self._id)
@@ -99,6 +102,7 @@ class RecordedCall:
             ToolCallFinished,
             output=output,
             duration_ms=milliseconds_since(self._began),
+            state=self._run.state.take_change(),
         )
 
     def fail(self, error: CancelledError | PodwrightError, report: str) -> None:
@@ -112,6 +116,7 @@ class RecordedCall:
             ToolCallFailed,
             error=error_details(error),
             duration_ms=milliseconds_since(self._began),
+            state=self._run.state.take_change(),
             report=report,
         )
 

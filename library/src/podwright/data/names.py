@@ -15,6 +15,10 @@ from dataclasses import dataclass
 
 INPUT = "input"
 """The name of an input that every component takes, declared or not: the text of a run."""
+RUN = "run"
+"""The first word of what templates read of their run: `run.date`."""
+RUN_FIELDS = ("date", "time", "user", "session", "metadata")
+"""What follows that word."""
 
 _START = r"[A-Za-z_\x80-\U0010ffff]"
 _CHARACTER = r"[A-Za-z0-9_\-\x80-\U0010ffff]"
@@ -30,6 +34,8 @@ _JOINS = dict.fromkeys(map(ord, "-\u200c\u200d"), "_")
 """What may stand inside a name: `-`, and the two joiners without width of Persian and Indic words, which Unicode counts
 to its identifiers since 15.1, and Python since 3.13."""
 _ESCAPED = re.compile(r"""\\(["'\\])""")
+
+_OF_RUN = [(field,) for field in RUN_FIELDS]
 
 INPUT_NAME = r"^[^\x00-@\[-`{-\x7f][^\x00-,./:-@\[-\^`{-\x7f]*$"
 """The part of the rule for declared names that pydantic and JSON Schema can check: the characters of ASCII."""
@@ -53,6 +59,11 @@ class Expression:
     def is_indexed(self) -> bool:
         """Whether brackets follow its name, as in the code of many languages."""
         return "[" in self.text[1:] and not self.text.startswith("[")
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether it is about the run, unless there is a value of that name."""
+        return self.name == RUN and self.fields[:1] in _OF_RUN
 
 
 def is_name(text: str) -> bool:

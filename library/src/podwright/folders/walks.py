@@ -172,16 +172,20 @@ def conditions_of(component: Component) -> dict[str, Callable[..., Any]]:
 def values_read(
     blueprint: JsonMapping, known: Collection[str] = ()
 ) -> list[Expression]:
-    """The values that the templates and the map steps of a blueprint read.
+    """The values that the templates and the map steps of a blueprint read, apart from those of the run itself.
 
     Args:
         blueprint: A valid blueprint of any kind.
         known: See `podwright.messages.templates.expressions`.
     """
-    values = expressions_in(blueprint, known)
+    values = [
+        expression
+        for expression in expressions_in(blueprint, known)
+        if not expression.is_of_run
+    ]
     for _, step in walk_steps(blueprint.get("steps")):
-        for key in step_class(step).expression_keys:
-            values.append(path_expression(step[key]))
+        keys = step_class(step).expression_keys
+        values += [path_expression(step[key]) for key in keys]
     return values
 
 

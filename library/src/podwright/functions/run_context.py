@@ -33,7 +33,9 @@ from typing import (
     get_type_hints,
 )
 
-from podwright.data.text import short_repr
+from podwright.data.json_data import to_exact_json_data, to_json_bytes
+from podwright.data.json_forms import to_utf8_text
+from podwright.data.text import short_repr, truncate
 from podwright.errors import ConfigurationError
 from podwright.functions.callables import call_function
 from podwright.location import current
@@ -45,6 +47,11 @@ MAX_METADATA = 16
 """Most entries of a run's metadata, as in OpenAI's interface; so are the lengths of their names and values."""
 MAX_METADATA_NAME = 64
 MAX_METADATA_VALUE = 512
+
+MAX_REPORT = 1_000
+"""Characters of the text of a report; a longer one is cut."""
+MAX_REPORT_DATA = 10_000
+"""Bytes of its data as JSON."""
 
 NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -142,9 +149,16 @@ def run_attributes(
         session = outer.session
     attributes = RunAttributes(user, session, merged)
     attributes.check()
+    with use_attributes(attributes):
+        yield attributes
+
+
+@contextlib.contextmanager
+def use_attributes(attributes: RunAttributes) -> Generator[None]:
+    """Within this context, exactly this is said of the runs that begin."""
     token = _attributes.set(attributes)
     try:
-        yield attributes
+        yield
     finally:
         _attributes.reset(token)
 
@@ -178,6 +192,10 @@ def _never() -> bool:
 
 
 def _ignore(model: str, usage: Usage, seconds: float) -> None:
+    """Report nothing: there is no run."""
+
+
+def _tell_nobody(text: str, data: Any) -> None:
     """Report nothing: there is no run."""
 
 
@@ -231,6 +249,9 @@ class RunContext:
     """The named inputs of a `FunctionAgent`'s run; empty for other functions."""
     messages: Sequence[Mapping[str, Any]] = ()
     """The earlier turns of the conversation that a `FunctionAgent` is given; empty for other functions."""
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    """JSON data that all functions of the outermost run share, nested runs included: what a function puts in or takes
+    out is recorded at the end of the call, and is there when the run goes on after a stop."""
     call_key: str | None = None
     """The key of this call, the same in each attempt; see `podwright.call_key`."""
     log: logging.LoggerAdapter[logging.Logger] = field(
@@ -240,6 +261,9 @@ class RunContext:
     _is_cancelled: Callable[[], bool] = field(default=_never, repr=False)
     _report_usage: Callable[[str, Usage, float], None] = field(
         default=_ignore, repr=False
+    )
+    _report: Callable[[str, Any], None] = field(
+        default=_tell_nobody, repr=False
     )
 
     @property
@@ -258,6 +282,19 @@ class RunContext:
         a thread cannot be stopped.
         """
         return self._is_cancelled()
+
+    def report(self, text: str, data: Any = None) -> None:
+        """Tell those who follow the run how far the function has come: as an event `progress` of the run.
+
+        Args:
+            text: What to show; it is cut after 1 000 characters.
+            data: The same for programs: JSON data of at most 10 000 bytes.
+
+        Raises:
+            ConfigurationError: The text is none, or the data is no JSON data, or more.
+        """
+        shown = truncate(to_utf8_text(_checked_text(text)), MAX_REPORT)
+        self._report(shown, _report_data(shown, data))
 
     def report_usage(
         self,
@@ -309,6 +346,41 @@ class RunContext:
             cost_source=source,
         )
         self._report_usage(model, usage, seconds)
+
+
+def _checked_text(text: object) -> str:
+    """The text of a report.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if isinstance(text, str):
+        return text
+    raise ConfigurationError(
+        f"report takes a text, not {short_repr(text)}.",
+        suggestion="Give data as its second argument.",
+    )
+
+
+def _report_data(text: str, data: object) -> Any:
+    """The data of a report as JSON data.
+
+    Raises:
+        ConfigurationError: It has no JSON form, or a long one.
+    """
+    subject = f"The data of the report '{truncate(text, 60)}'"
+    try:
+        exact = to_exact_json_data(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{subject} is not JSON data: {error}."
+        ) from error
+    size = len(to_json_bytes(exact))
+    if size > MAX_REPORT_DATA:
+        raise ConfigurationError(
+            f"{subject} has {size} bytes, and {MAX_REPORT_DATA} at most are allowed."
+        )
+    return exact
 
 
 def _check_report(model: object, cost: object, seconds: object) -> None:

@@ -16,9 +16,17 @@ from functools import partial
 from typing import ClassVar
 
 from podwright.errors import InputsError
-from podwright.events import Event, RunEnded, RunStarted, ToolCallStarted
+from podwright.events import (
+    Event,
+    RunEnded,
+    RunStarted,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from podwright.functions.run_start import RunStart
 from podwright.journal.run_record import RunRecord
 from podwright.messages.approvals import ApprovalId, Decision, Question
+from podwright.messages.shared_state import StateChange
 from podwright.messages.usage import NO_USAGE, Usage
 
 
@@ -86,12 +94,24 @@ class Journal:
         self._unknown_run = new_record()
         self._runs = defaultdict[str, RunRecord](new_record)
         """By id of the run, those in other containers included."""
+        self.start: RunStart | None = None
+        """The start of the outermost run, in its first attempt; None if no earlier attempt is recorded."""
+        self.state_changes: list[StateChange] = []
+        """What its calls have changed in the state of the run, in order."""
         for event in recorded:
             self._add(event)
 
     def _add(self, event: Event) -> None:
         run = self._runs[event.run_id]
         run.add(event)
+        match event:
+            case RunStarted(parent_id=None) if self.start is None:
+                self.start = RunStart.of(event)
+            # a run in another container has a state of its own
+            case ToolCallEnded(remote=None, state=StateChange() as change):
+                self.state_changes.append(change)
+            case _:
+                pass
         if not event.parent_id:
             return
         parent = self._runs[event.parent_id]

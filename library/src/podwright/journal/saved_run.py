@@ -28,7 +28,12 @@ SAVED_RUN = "_run"
 """Name in the context of a stopped run under which it is saved."""
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
-_NOT_NEEDED = (events.Token, events.Reasoning, events.ModelCallStarted)
+_NOT_NEEDED = (
+    events.Token,
+    events.Reasoning,
+    events.ModelCallStarted,
+    events.Progress,
+)
 
 
 class ContextStore(JournalStore):

@@ -5,6 +5,8 @@ A field is the key of an object or the index of a list: `{ticket.category}`, `{i
 Braces that are not around a name stay as they are, because prompts have JSON, code and LaTeX in them. The exception is
 JSON whose braces are all doubled, as in a format string of Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
 
+`{run.date}` and the like are of the run that fills the template, unless the context has a value called `run`.
+
 No name stays unfilled: it is an error if the context lacks it. So is a text in braces that names a value in a way that
 is not filled, such as `{ticket.a key}`. Brackets after an unknown name are code: `{row["x"]}`.
 """
@@ -24,6 +26,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.names import (
     EXPRESSION,
+    RUN,
     Expression,
     find_name,
     normal_form,
@@ -32,6 +35,7 @@ from podwright.data.names import (
 )
 from podwright.data.text import did_you_mean, most_similar, truncate
 from podwright.errors import ContextError
+from podwright.location import current
 
 Context = Mapping[str, Any]
 """Values by name."""
@@ -190,7 +194,7 @@ def _refuse_unfilled(template: str, context: Context, where: str) -> None:
             suggestion=f"Write '{{{meant.text}}}'.",
         )
     for expression in expressions(template, context):
-        is_known = find_name(expression.name, context) is not None
+        is_known = _find_value(expression, context) is not None
         if not is_known and not expression.is_indexed:
             raise _missing_name_error(expression, context, where)
 
@@ -216,7 +220,7 @@ def fill_data(value: Any, context: Context, where: str) -> Any:
         return value
     expression = _only_name(value)
     if expression is None or (
-        expression.is_indexed and find_name(expression.name, context) is None
+        expression.is_indexed and _find_value(expression, context) is None
     ):
         return fill(value, context, where)
     return copy_json(value_of(expression, context, where))
@@ -236,16 +240,28 @@ def value_of(expression: Expression, context: Context, where: str) -> Any:
     Raises:
         ContextError: The context lacks the name, or the value a field.
     """
-    name = find_name(expression.name, context)
-    if name is None:
+    found = _find_value(expression, context)
+    if found is None:
         raise _missing_name_error(expression, context, where)
-    value = context[name]
-    before = name
+    before, value = found
     for key in expression.fields:
         subject = f"{where} uses '{{{expression.text}}}', but '{before}'"
         value = _field_of(value, key, subject, literal=expression.text)
         before = f"{before}.{key}"
     return value
+
+
+def _find_value(
+    expression: Expression, context: Context
+) -> tuple[str, Any] | None:
+    """The name and the value of the first word of an expression; None if there is no such value."""
+    name = find_name(expression.name, context)
+    if name is not None:
+        return name, context[name]
+    run = current()
+    if run is None or not expression.is_of_run:
+        return None
+    return RUN, run.template_values
 
 
 def _field_of(value: Any, key: str, subject: str, *, literal: str) -> Any:
@@ -327,7 +343,11 @@ class _Filler:
             return match[0]
         if _pairs(match) % 2 == 0:
             return _inside_braces(match, expression.text)
-        if find_name(expression.name, self._context) is None:
+        is_own = find_name(expression.name, self._context) is not None
+        is_of_run = expression.is_of_run and not _is_code(
+            match.string, match.start()
+        )
+        if not is_own and not is_of_run:
             # only code may lack a value
             return _inside_braces(match, f"{{{expression.text}}}")
         value = value_of(expression, self._context, self._where)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from podwright.errors import ConfigurationError, ModelResponseError
+from podwright.functions.run_start import RunStart
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import Usage
 from podwright.models.prices import pricing
@@ -49,6 +50,10 @@ class Model(ABC):
 
     reports_cost: bool = False
     """Whether its responses say what they cost, whatever `cost` knows of it."""
+
+    def recorded_start(self, component: str) -> RunStart | None:
+        """The start of the next recorded run of a component that it repeats; None if it repeats none."""
+        return None
 
     @abstractmethod
     async def complete(

@@ -131,9 +131,18 @@ def resolve(
         UnknownModelError: Unknown provider.
         ConfigurationError: A variable of the library is invalid.
     """
+    return model_object(model, component) or _by_name(name, connection)
+
+
+def model_object(model: Model | None, component: str) -> Model | None:
+    """The model object that answers: that of `use_model`, else `model`; None if the model is only named.
+
+    Args:
+        model: A model object that a component was given.
+        component: The name of the component.
+    """
     models = _override.get()
-    chosen = models.get(component) or models.get(EVERY)
-    return chosen or model or _by_name(name, connection)
+    return models.get(component) or models.get(EVERY) or model
 
 
 def models_by_component(choice: ModelChoice) -> dict[str, Model]:

@@ -8,6 +8,7 @@ import os
 import time
 import uuid
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,9 +25,12 @@ from podwright.events import (
     ModelCallFinished,
     ModelCallKey,
     ModelCallStarted,
+    RunStarted,
     TraceFormat,
     model_call_key,
 )
+from podwright.functions.run_start import RunStart
+from podwright.location import current
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models.base import Model, TokenCallback
@@ -60,13 +64,24 @@ class ReplayModel(OfflineModel):
 
     def __init__(self, *traces: Trace) -> None:
         self._recorded: defaultdict[_Place, list[_Call]] = defaultdict(list)
+        self._starts: list[RunStarted] = []
         count = 0
         for trace in traces:
-            for call in _calls_in(_events_of(trace)):
+            recorded = _events_of(trace)
+            self._starts += _starts_in(recorded)
+            for call in _calls_in(recorded):
                 call.number = count
                 count += 1
                 place = (call.request.component, call.request.path)
                 self._recorded[place].append(call)
+
+    def recorded_start(self, component: str) -> RunStart | None:
+        """See `Model.recorded_start`; each start is given once."""
+        for start in self._starts:
+            if start.component == component:
+                self._starts.remove(start)
+                return RunStart.of(start)
+        return None
 
     @property
     def left(self) -> list[ModelRequest]:
@@ -143,6 +158,9 @@ class RecordingModel(Model):
         self._file = Path(file)
         self._run_id = uuid.uuid4().hex
         self._events: list[Event] = []
+        self._runs: set[str] = set()
+        """The outermost runs whose start is recorded."""
+        self._calls = 0
         self.name = model.name
         self.timeouts = model.timeouts
         self.retries = model.retries
@@ -172,9 +190,11 @@ class RecordingModel(Model):
     def _record(
         self, request: ModelRequest, response: ModelResponse, started: float
     ) -> None:
-        position = len(self._events)
-        number = position // 2
         ended = time.time()
+        self._record_start()
+        position = len(self._events)
+        number = self._calls
+        self._calls += 1
         self._events.append(
             ModelCallStarted(
                 seq=position,
@@ -207,6 +227,23 @@ class RecordingModel(Model):
             "usage": self._usage().to_dict(),
         }
         self._file.write_bytes(to_json_bytes(trace))
+
+    def _record_start(self) -> None:
+        """Record when the run began whose model is asked, because templates may name it."""
+        run = current()
+        if run is None or run.outermost.id in self._runs:
+            return
+        self._runs.add(run.outermost.id)
+        self._events.append(
+            RunStarted(
+                seq=len(self._events),
+                at=run.start.began,
+                run_id=run.outermost.id,
+                component=run.outermost.component_name,
+                kind=run.outermost.kind,
+                **run.start.to_dict(),
+            )
+        )
 
     def _usage(self) -> Usage:
         usage = NO_USAGE
@@ -286,6 +323,13 @@ def _events_of(trace: Trace) -> list[Event]:
         raise TraceError(
             f"Invalid trace '{path}' at '{problem.pointer}': {problem.detail}"
         ) from error
+
+
+def _starts_in(events: list[Event]) -> Iterator[RunStarted]:
+    """The starts of outermost runs."""
+    for event in events:
+        if isinstance(event, RunStarted) and event.parent_id is None:
+            yield event
 
 
 def _calls_in(events: list[Event]) -> list[_Call]:

@@ -62,6 +62,7 @@ from podwright.messages.usage import (
 )
 from podwright.models import Connection, Model, resolve
 from podwright.models.fallback import DEFAULT_FALLBACK_WAIT, ChatModels
+from podwright.models.registry import model_object
 from podwright.run.options import ParsedBlueprint, option_subscribers
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Run, Task, execute
@@ -70,6 +71,7 @@ from podwright.threads import compute
 from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from podwright.functions.run_start import RunStart
     from podwright.mcp.entries import MCPSource
     from podwright.mcp.server import MCPServer
     from podwright.workflows.frames import Decided
@@ -288,6 +290,14 @@ class Component(ABC):
         for member in self.members().values():
             names += member.models()
         return list(dict.fromkeys(names))
+
+    def recorded_start(self, component: str) -> RunStart | None:
+        """The start of the next recorded run of a component that its models and those of its members repeat, if any."""
+        for member in self.members().values():
+            start = member.recorded_start(component)
+            if start is not None:
+                return start
+        return None
 
     @property
     def reported_models(self) -> Sequence[str]:
@@ -622,6 +632,14 @@ class ModelComponent(PromptComponent):
             self._connection,
             component=self.name,
         )
+
+    def recorded_start(self, component: str) -> RunStart | None:
+        """See `Component.recorded_start`."""
+        model = model_object(self._model, self.name)
+        start = None
+        if model is not None:
+            start = model.recorded_start(component)
+        return start or super().recorded_start(component)
 
     def replace_model(self, model: Model) -> None:
         """Let a model object answer in place of the one that the blueprint names, and of its fallback models."""

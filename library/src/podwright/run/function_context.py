@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podwright import events
 from podwright.data.finish_reasons import UNKNOWN
@@ -29,6 +29,8 @@ from podwright.models.token_counts import as_uncounted
 if TYPE_CHECKING:
     from podwright.run.run import Run
 
+MAX_REPORTS = 1_000
+"""Reports of progress of one call that are emitted; further ones are dropped."""
 _PATIENCE = 1.0
 """Seconds after which a thread that reports no longer waits for the event loop of the run."""
 
@@ -44,6 +46,7 @@ async def make_context(run: Run, is_over: Callable[[], bool]) -> RunContext:
     with suppress(ConfigurationError):
         await pricing.prepare()
     attributes = run.attributes
+    call = location.get().tool_call
     log = run_logger(run_id=run.id, component=run.component_name)
     return RunContext(
         run_id=run.id,
@@ -54,11 +57,62 @@ async def make_context(run: Run, is_over: Callable[[], bool]) -> RunContext:
         # a copy, so that a function cannot change what others are told
         metadata=dict(attributes.metadata),
         deadline=moment_after(run.time_left),
+        state=run.state.values,
         call_key=call_key(),
         log=log,
         _is_cancelled=lambda: is_over() or run.is_closed,
-        _report_usage=_Reports(run, location.get().tool_call, log).add,
+        _report_usage=_Reports(run, call, log).add,
+        _report=_Progress(run, call, is_over).report,
     )
+
+
+class _Progress:
+    """What one function tells of how far it has come.
+
+    Args:
+        run: The run that calls it.
+        call: The call of a tool that it is part of; None for a condition.
+        is_over: Tells whether nobody waits for it any more.
+    """
+
+    def __init__(
+        self, run: Run, call: ToolCallId | None, is_over: Callable[[], bool]
+    ) -> None:
+        self._run = run
+        self._call = call
+        self._is_over = is_over
+        self._left = MAX_REPORTS
+        self._context = copy_context()
+        """Where the function is called, as in `_Reports`."""
+
+    def report(self, text: str, data: Any) -> None:
+        """Emit an event; this may be another thread than that of the run."""
+        loop = self._run.loop
+        if _is_running(loop):
+            self._emit_in_context(text, data)
+            return
+        # nobody follows a run whose loop is closed
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._emit_in_context, text, data)
+
+    def _emit_in_context(self, text: str, data: Any) -> None:
+        # a context cannot be entered a second time while it is in use
+        self._context.copy().run(self._emit, text, data)
+
+    def _emit(self, text: str, data: Any) -> None:
+        run = self._run
+        if run.is_closed or self._is_over() or self._left == 0:
+            return
+        self._left -= 1
+        path = run.path
+        tool_call: int | None = None
+        if self._call is not None:
+            path = self._call.path
+            tool_call = self._call.number
+        progress = events.Progress(
+            **run.stamp(path), text=text, data=data, tool_call=tool_call
+        )
+        run.emit(progress)
 
 
 class _Reports:

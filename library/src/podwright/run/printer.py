@@ -123,6 +123,8 @@ def _describe(event: Event) -> tuple[str, str]:
             | events.ErrorCaught()
         ):
             return _describe_step(event)
+        case events.Progress():
+            return "dim", event.text
         case events.PlanMade():
             return "magenta", _plan_text(event)
         case events.HistoryCut():

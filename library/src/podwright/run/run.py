@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,15 @@ from podwright.functions.run_context import (
     RunAttributes,
     RunContext,
     current_attributes,
+    use_attributes,
 )
+from podwright.functions.run_start import RunStart, template_values
 from podwright.journal.journal import Journal
+from podwright.journal.kept import Kept
 from podwright.journal.saved_run import ContextStore, SavedRun
 from podwright.location import change_location, current, location
 from podwright.messages.messages import Message, ModelSettings
+from podwright.messages.shared_state import SharedState
 from podwright.messages.task_input import TaskInput
 from podwright.messages.usage import RunLimits
 from podwright.run.end import Checkpoint, end_with_error
@@ -67,6 +71,8 @@ class Task:
     """The paused run that goes on; None for a new one."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that only templates read, in addition to the named inputs; an input of the same name comes first."""
+    kept: Kept | None = None
+    """What the stopped workflow has kept that goes on; None for a new run."""
 
     @cached_property
     def parsed_input(self) -> TaskInput:
@@ -143,6 +149,25 @@ class Run(RunEvents):
             self.streaming = streaming or parent.streaming
             is_in_tool = tool_call is not None and parent.kind != "conductor"
             self.in_tool = is_in_tool or parent.in_tool
+
+    @property
+    def start(self) -> RunStart:
+        """The start of the outermost run, in its first attempt."""
+        return self._tree.start
+
+    @property
+    def template_values(self) -> dict[str, Any]:
+        """What templates read of it, as `run.date` and the like."""
+        return template_values(self.start.began, self.attributes)
+
+    @property
+    def state(self) -> SharedState:
+        """What the functions of the outermost run and of all that are nested in it share."""
+        return self._tree.state
+
+    def kept(self) -> Kept:
+        """What it keeps if it is stopped between its steps."""
+        return Kept(self.start, self.state.to_data())
 
     # --- The tree -----------------------------------------------------------------------------------------------------
 
@@ -338,22 +363,31 @@ async def execute(
             run_id = task.saved.run_id
         elif journal is None:
             journal = Journal(store=ContextStore())
-        run = Run(
-            component,
-            RunTree(asyncio.get_running_loop(), journal, hops, idempotency_key),
-            subscribers=(
-                *own_subscribers,
-                journal.store.add,
-                *component.subscribers,
-                *events.subscribers_of_all_runs(),
-            ),
-            limits=limits,
-            streaming=stream,
-            run_id=run_id,
+        tree = RunTree(
+            asyncio.get_running_loop(),
+            journal,
+            hops,
+            idempotency_key,
+            start=_start_of(component, task, journal),
+            state=_state_of(task, journal),
         )
-        if not journal.is_empty:
-            run.count_usage(journal.discarded, journal.failed_calls)
-        value = await run.execute(task)
+        with use_attributes(tree.start.attributes):
+            run = Run(
+                component,
+                tree,
+                subscribers=(
+                    *own_subscribers,
+                    journal.store.add,
+                    *component.subscribers,
+                    *events.subscribers_of_all_runs(),
+                ),
+                limits=limits,
+                streaming=stream,
+                run_id=run_id,
+            )
+            if not journal.is_empty:
+                run.count_usage(journal.discarded, journal.failed_calls)
+            value = await run.execute(task)
     return ExecutionResult(
         value,
         trace_events,
@@ -363,6 +397,27 @@ async def execute(
         data=run.data,
         finish_reason=run.finish_reason,
     )
+
+
+def _start_of(component: Component, task: Task, journal: Journal) -> RunStart:
+    """The start of an outermost run: of its first attempt, or of the recorded run that its models repeat."""
+    now = RunStart.now()
+    if task.kept is not None:
+        return task.kept.start.or_else(now)
+    if journal.start is not None:
+        return journal.start.or_else(now)
+    recorded = component.recorded_start(component.name)
+    if recorded is not None:
+        return replace(now, began=recorded.began).or_else(recorded)
+    return now
+
+
+def _state_of(task: Task, journal: Journal) -> SharedState:
+    """The state of an outermost run after its earlier attempts."""
+    state: Mapping[str, Any] = {}
+    if task.kept is not None:
+        state = task.kept.state
+    return SharedState(state, journal.state_changes)
 
 
 def _enclosing_run() -> Run | None:

@@ -188,7 +188,12 @@ class RunEvents(RunAccounts):
 
     def emit_start(self, data: Any) -> None:
         """Emit the start of the run with its input."""
-        started = events.RunStarted(**self.stamp(), input=_to_trace_data(data))
+        start: dict[str, Any] = {}
+        if self._parent_id is None:
+            start = self._tree.start.to_dict()
+        started = events.RunStarted(
+            **self.stamp(), input=_to_trace_data(data), **start
+        )
         self.emit(started)
 
     def emit_value(self, value: Any) -> None:

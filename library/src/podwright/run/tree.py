@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import count
 
+from podwright.functions.run_start import RunStart
 from podwright.journal.journal import Journal
+from podwright.messages.shared_state import SharedState
 
 MAX_HOPS = 3
 """Default number of further containers that a run may pass through."""
@@ -29,3 +31,7 @@ class RunTree:
     steps: int = 0
     text: int = 0
     """Characters of filled templates."""
+    start: RunStart = field(default_factory=RunStart)
+    """The start of the outermost run, in its first attempt."""
+    state: SharedState = field(default_factory=SharedState)
+    """What the functions of its runs share."""

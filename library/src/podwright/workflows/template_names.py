@@ -18,6 +18,8 @@ from podwright.blueprints.validation import kind_of
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.data.names import (
     INPUT,
+    RUN,
+    RUN_FIELDS,
     Expression,
     find_name,
     normal_form,
@@ -44,6 +46,12 @@ from podwright.steps.registry import (
 )
 
 _LIST: JsonMapping = {"type": "array"}
+_TEXT: JsonMapping = {"type": "string"}
+_OF_RUN: JsonMapping = {
+    "type": "object",
+    "properties": {**dict.fromkeys(RUN_FIELDS, _TEXT), "metadata": {}},
+}
+"""The schema of what templates read of their run."""
 _OUTPUT = "_output"
 _DIGIT = re.compile(r"\d")
 _LONG_WORD = 6
@@ -278,11 +286,16 @@ class NameCheck:
             known: The names that are filled there.
         """
         name = find_name(expression.name, known)
+        schema = known.get(name or "")
+        is_written = find_name(expression.name, self.written) is not None
+        if name is None and expression.is_of_run and not is_written:
+            name = RUN
+            schema = _OF_RUN
         if name is None:
             problem = self._missing_problem(expression, shown, pointer, known)
         else:
             problem = _field_problem(
-                known[name], expression.fields, shown=shown, pointer=pointer
+                schema, expression.fields, shown=shown, pointer=pointer
             )
         if problem is not None:
             self.findings.problems.append(problem)
@@ -309,7 +322,7 @@ class NameCheck:
             return Problem(
                 pointer,
                 detail=f"Nothing fills {shown}: it is no declared input, and no step writes it.",
-                suggestion=suggest_name(expression, known),
+                suggestion=_suggest(expression, known),
             )
         for other in sorted(known):
             if _is_misspelling(name, other):
@@ -319,6 +332,12 @@ class NameCheck:
                     suggestion=f"{suggest_name(expression, [other])} If it is an input, declare it in 'inputs'.",
                 )
         return None
+
+
+def _suggest(expression: Expression, known: Known) -> str:
+    if expression.name == RUN and expression.fields:
+        return did_you_mean(expression.fields[0], RUN_FIELDS)
+    return suggest_name(expression, known)
 
 
 def _inner_names() -> Mapping[str, str]:

@@ -34,6 +34,7 @@ from podwright.data.names import INPUT
 from podwright.data.text import did_you_mean, truncate
 from podwright.errors import DECISION, ContextError, InputError, Problem
 from podwright.events import Event, EventManager
+from podwright.journal.kept import KEPT, Kept
 from podwright.kinds import Kind
 from podwright.messages.approvals import Decision
 from podwright.messages.conversation import (
@@ -403,6 +404,9 @@ class Workflow(Component):
             "resume_path": resume_path,
         }
         saved = named.pop(PROGRESS, None)
+        kept: Kept | None = None
+        if KEPT in named:
+            kept = Kept.from_dict(named.pop(KEPT))
         earlier = parse_messages(named.get(MESSAGES, ()))
         decision = Decision()
         if DECISION in named:
@@ -440,6 +444,7 @@ class Workflow(Component):
             hidden=hidden,
             messages=earlier,
             given=given,
+            kept=kept,
         )
 
     def _combined_inputs(self, context: JsonMapping) -> str:
@@ -548,7 +553,13 @@ class Workflow(Component):
             )
         except BaseException:
             if not task.runs_as_step:
-                saved = copy_json({**context, PROGRESS: progress})
+                saved = copy_json(
+                    {
+                        **context,
+                        PROGRESS: progress,
+                        KEPT: run.kept().to_dict(),
+                    }
+                )
                 run.checkpoint = Checkpoint(saved, path_of(progress))
             raise
         shown = visible(context)

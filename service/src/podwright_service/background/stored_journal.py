@@ -27,7 +27,7 @@ from podwright_service.background.writer import Writer
 _CONTEXTS = ("context",)
 """Fields that are never stored: a new attempt does not need the contexts of stopped workflows."""
 _CONTENT: Mapping[type[Any], tuple[str, ...]] = {
-    events.RunStarted: ("input",),
+    events.RunStarted: ("input", "user", "session", "metadata"),
     events.ToolCallStarted: ("arguments",),
     events.PlanMade: ("steps",),
 }
@@ -114,7 +114,9 @@ class DatabaseStore(JournalStore):
             self._last_event = event
             return
         self._append(event)
-        if not isinstance(event, events.RunStarted | events.StepStarted):
+        if not isinstance(
+            event, events.RunStarted | events.StepStarted | events.Progress
+        ):
             self._result_version = self._version
 
     def _is_caused_by_move(self, event: Event) -> bool:

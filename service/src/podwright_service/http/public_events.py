@@ -79,8 +79,8 @@ def public_event(event: Event) -> Event | None:
             events.ToolCallStarted()
             | events.ToolCallFinished()
             | events.ToolCallFailed()
-        ) if not is_own_chat:
-            return _public_tool_call(event)
+        ):
+            return _public_tool_call(event, is_own=is_own_chat)
         case events.PlanMade():
             steps = tuple(replace(step, task=HIDDEN) for step in event.steps)
             return replace(event, steps=steps)
@@ -92,8 +92,14 @@ def _public_tool_call(
     event: events.ToolCallStarted
     | events.ToolCallFinished
     | events.ToolCallFailed,
+    *,
+    is_own: bool,
 ) -> Event:
+    if isinstance(event, events.ToolCallEnded):
+        event = replace(event, state=None)
     match event:
+        case _ if is_own:
+            return event
         case events.ToolCallStarted():
             return replace(event, arguments=None)
         case events.ToolCallFinished():

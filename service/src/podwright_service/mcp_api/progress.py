@@ -10,13 +10,14 @@ from mcp.server.session import ServerSession
 
 from podwright.data.json_data import JsonMapping
 from podwright.events import Event, StepStarted, ToolCallStarted
+from podwright.events import Progress as Reported
 
 _MAX_UNREAD = 100
 """Unread messages of a caller; the oldest of more are left out, which the numbers of the others show."""
 
 
 class Progress:
-    """Sends the caller of a tool a notification for each step and each tool call of its run.
+    """Sends the caller of a tool a notification for each step, tool call and report of its run.
 
     Args:
         session: The connection to the caller. If the caller did not ask for progress, nothing is sent.
@@ -31,7 +32,7 @@ class Progress:
 
     def handle(self, event: Event) -> None:
         """Handle an event of the run, as a subscriber."""
-        if isinstance(event, StepStarted | ToolCallStarted):
+        if isinstance(event, StepStarted | ToolCallStarted | Reported):
             self.handle_stored(event.to_dict())
 
     def handle_stored(self, event: JsonMapping) -> None:
@@ -41,6 +42,8 @@ class Progress:
                 self._tell(f"step {event.get('step')}")
             case "tool_call_started":
                 self._tell(f"tool {event.get('tool')}")
+            case "progress":
+                self._tell(str(event.get("text")))
             case _:
                 pass
 

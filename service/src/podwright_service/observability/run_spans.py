@@ -54,6 +54,7 @@ Moment = (
     | events.HistoryCut
     | events.ModelCallFellBack
     | events.ErrorCaught
+    | events.Progress
 )
 """Events that happen inside an open span."""
 
@@ -120,9 +121,12 @@ class RunSpans:
                 | events.HistoryCut()
                 | events.ModelCallFellBack()
                 | events.ErrorCaught()
+                | events.Progress()
             ):
                 span, _ = _open_spans.get()[-1]
-                span.add_event(*_span_event(event))
+                span.add_event(
+                    *_span_event(event, with_text=self._capture_content)
+                )
             case events.Token() | events.Reasoning() | events.PlanMade():
                 pass
             case events.ConditionChecked() | events.LoopExhausted():
@@ -303,9 +307,13 @@ def _tool_call(event: events.ToolCallStarted) -> SpanStart:
     return f"{semconv.EXECUTE_TOOL} {tool}", SpanKind.INTERNAL, attributes
 
 
-def _span_event(event: Moment) -> tuple[str, Attributes]:
-    """Name and attributes of an event of the open span."""
+def _span_event(event: Moment, *, with_text: bool) -> tuple[str, Attributes]:
+    """Name and attributes of an event of the open span, perhaps with the text of what a function reports."""
     match event:
+        case events.Progress(text=text):
+            return semconv.PROGRESS, (
+                {semconv.PROGRESS_TEXT: text} if with_text else {}
+            )
         case events.HistoryCut():
             return semconv.HISTORY_CUT, {
                 semconv.HISTORY_MESSAGES: event.messages,

@@ -18,6 +18,7 @@ from podwright_service.cli.console import print_note
 _NOTES = (
     events.ToolCallStarted, events.ToolCallFinished, events.ToolCallFailed, events.ModelCallRetried,
     events.ModelCallFellBack, events.HistoryCut, events.PlanMade, events.StepStarted, events.ErrorCaught,
+    events.Progress,
 )  # fmt: skip
 """The events that a turn prints as a line."""
 

@@ -1,0 +1,131 @@
+"""The state of a run: JSON data by name that its functions share, and what a call has changed of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    copy_json,
+    to_exact_json_data,
+    to_json_bytes,
+)
+from podwright.data.text import short_repr
+
+MAX_STATE = 512 * 1024
+"""Bytes of a state as JSON: what a caller carries of a stopped run, sealed, has to fit into the body of a request."""
+
+
+NOTHING: JsonMapping = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """What a call has changed in the state of its run."""
+
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The values that are new, by name."""
+    removed: tuple[str, ...] = ()
+    """The names that are gone."""
+
+    def apply(self, values: JsonObject) -> None:
+        """Change values in the same way."""
+        for name in self.removed:
+            values.pop(name, None)
+        values.update(copy_json(dict(self.written)))
+
+
+class SharedState:
+    """The state of one run and of all runs nested in it.
+
+    Functions change the values as they like; what has changed is found out at the end of each call.
+
+    Args:
+        values: The values to begin with.
+        changes: What earlier attempts of the run have changed since, in order.
+    """
+
+    def __init__(
+        self,
+        values: JsonMapping = NOTHING,
+        changes: Iterable[StateChange] = (),
+    ) -> None:
+        self.values: JsonObject = copy_json(dict(values))
+        """What functions are given."""
+        for change in changes:
+            change.apply(self.values)
+        self._recorded = {
+            name: to_json_bytes(value) for name, value in self.values.items()
+        }
+        """The values as they were last recorded, by name."""
+        self._written: JsonObject = {}
+        self._removed: dict[str, None] = {}
+
+    def settle(self) -> str:
+        """Note what has changed; a value that cannot be kept becomes what it was before.
+
+        Returns:
+            What is wrong with such a value; empty if there is none.
+        """
+        problem = ""
+        for name in [*self._recorded]:
+            if name not in self.values:
+                del self._recorded[name]
+                self._written.pop(name, None)
+                self._removed[name] = None
+        for name in [*self.values]:
+            problem = self._settle_value(name) or problem
+        return problem
+
+    def _settle_value(self, name: Any) -> str:
+        value = self.values[name]
+        recorded = self._recorded.get(name)
+        try:
+            text = _to_json(name, value)
+            others = sum(map(len, self._recorded.values()))
+            if others - len(recorded or b"") + len(text) > MAX_STATE:
+                raise ValueError(f"the state has more than {MAX_STATE} bytes")
+        except (TypeError, ValueError, RecursionError) as error:
+            del self.values[name]
+            if recorded is not None:
+                self.values[name] = json.loads(recorded)
+            return f"the value of {short_repr(name, 60)} in the state of the run cannot be kept: {error}"
+        if text != recorded:
+            self._recorded[name] = text
+            self._written[name] = json.loads(text)
+            self._removed.pop(name, None)
+        return ""
+
+    def take_change(self) -> StateChange | None:
+        """Return what has changed since it was last asked for; None if nothing has."""
+        self.settle()
+        if not self._written and not self._removed:
+            return None
+        change = StateChange(self._written, tuple(self._removed))
+        self._written = {}
+        self._removed = {}
+        return change
+
+    def to_data(self) -> JsonObject:
+        """Return a copy of the values."""
+        self.settle()
+        return {name: json.loads(text) for name, text in self._recorded.items()}
+
+
+def _to_json(name: object, value: Any) -> bytes:
+    """A value as JSON that is read as the same value.
+
+    Raises:
+        TypeError, ValueError, RecursionError: It is no JSON data.
+    """
+    if not isinstance(name, str):
+        raise TypeError("its name is not a text")
+    data = to_exact_json_data(value)
+    if data != value:
+        raise TypeError(f"{short_repr(value)} is not JSON data")
+    return to_json_bytes(data)
