@@ -38,6 +38,7 @@ from podwright import (
     MapStep,
     ParallelStep,
     Remote,
+    RunContext,
     TryStep,
     Workflow,
     WorkflowStep,
@@ -138,6 +139,14 @@ async def find(what: str) -> str:
 
 
 @tool(idempotent=True)
+async def note(context: RunContext) -> str:
+    """Count in the state of the run."""
+    context.report("counting", {"so far": dict(context.state)})
+    context.state["notes"] = context.state.get("notes", 0) + 1
+    return await effect(f"note {context.state['notes']}")
+
+
+@tool(idempotent=True)
 async def break_down() -> None:
     """Fail."""
     raise OSError
@@ -173,6 +182,7 @@ CALLS: dict[str, list[ToolCall]] = {
         ToolCall.of("pay", "2", amount=3),
     ],
     "charge": [ToolCall.of("charge", "1", amount=7)],
+    "note": [ToolCall.of("note", "1")],
     "refund": [ToolCall.of("refund", "1", amount=9)],
     "ask": [
         ToolCall.of("ask", "1", question="why"),
@@ -337,6 +347,15 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             event_manager=manager,
         ),
         Workflow(
+            "state",
+            [
+                FunctionStep(note, name="first", output="first"),
+                Agent("noter", "Note.", MODEL, tools=[note]),
+                FunctionStep(note, name="last", output="last"),
+            ],
+            event_manager=manager,
+        ),
+        Workflow(
             "at the end", [AgentStep(payer, "pay")], event_manager=manager
         ),
     ]
@@ -347,6 +366,7 @@ KINDS = (
     "remote",
     "nested remote",
     "planner",
+    "state",
     "at the end",
     pytest.param("data", marks=pytest.mark.servers),
     pytest.param("steps", marks=pytest.mark.servers),

@@ -27,7 +27,7 @@ from tests.service.support import (
     check_problem,
 )
 
-from podwright import Agent, AgentStep, Workflow
+from podwright import Agent, AgentStep, RunContext, Workflow
 from podwright.testing import (
     FunctionModel,
     ModelResponse,
@@ -177,10 +177,11 @@ async def test_a_refusal_in_words(serve: Serve, era: str) -> None:
 async def test_progress_and_the_result_of_a_workflow(
     serve: Serve, era: str
 ) -> None:
-    """Each step and tool call is told to a caller who asks for progress, in order and before the result."""
+    """Each step, tool call and report is told to a caller who asks for progress, in order and before the result."""
 
-    def look(word: str) -> str:
+    def look(word: str, context: RunContext) -> str:
         """Look up."""
+        context.report("page 1 of 1")
         return word
 
     model = ScriptedModel(ToolCall.of("look", word="x"), "found", "written")
@@ -201,7 +202,8 @@ async def test_progress_and_the_result_of_a_workflow(
         assert told == [
             (1, "step first"),
             (2, "tool look"),
-            (3, "step second"),
+            (3, "page 1 of 1"),
+            (4, "step second"),
         ]
         content = json.loads(text_of(result))
         assert content["second_output"] == "written"

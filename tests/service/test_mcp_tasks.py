@@ -25,6 +25,8 @@ from podwright import (
     AgentStep,
     EchoModel,
     FunctionModel,
+    FunctionStep,
+    RunContext,
     Workflow,
     tool,
 )
@@ -513,8 +515,13 @@ def test_headers_that_go_on_to_servers(
 def test_progress_of_a_background_run(
     serve: Serve, sqlite_database: str
 ) -> None:
-    """A caller who waits for one is told of its steps, in order and before the result."""
-    flow = Workflow("flow", [AgentStep(ECHO, "first"), AgentStep(ECHO, "last")])
+    """A caller who waits for one is told of its steps and reports, in order and before the result."""
+
+    def read(context: RunContext) -> str:
+        context.report("page 1 of 1")
+        return "read"
+
+    flow = Workflow("flow", [AgentStep(ECHO, "first"), FunctionStep(read)])
     served = serve(flow, runs_database=sqlite_database, mcp=True)
     caller = Caller(served)
     result = caller.call("flow", meta={"progressToken": "p"})
@@ -523,8 +530,10 @@ def test_progress_of_a_background_run(
         (message["params"]["progress"], message["params"]["message"])
         for message in caller.notified
     ]
-    assert [number for number, _ in told] == [1, 2]
-    assert [text.split()[0] for _, text in told] == ["step", "step"]
+    assert [number for number, _ in told] == [1, 2, 3, 4]
+    assert [text.split()[0] for _, text in told] == [
+        *("step", "step", "tool", "page"),
+    ]
     assert len(served.get("/runs").json()["runs"]) == 1
 
 

@@ -30,6 +30,7 @@ from podwright import (
     FunctionModel,
     LoopStep,
     ParallelStep,
+    RunContext,
     ScriptedModel,
     Workflow,
     tool,
@@ -582,6 +583,26 @@ async def test_a_function_of_a_step_is_called_in_its_span(
     assert json.loads(call["gen_ai.tool.call.result"]) == {"words": 2}
     seen = attributes(recorder.named("execute_tool look"))
     assert seen["gen_ai.tool.call.result"] == "nothing in room 2"
+
+
+@pytest.mark.parametrize("capture_content", [False, True])
+async def test_reports_are_events_of_the_call(
+    recorder: Recorder, capture_content: bool
+) -> None:
+    """Those of a function in a thread too; their text is content, and their data is in no span."""
+
+    def read(context: RunContext) -> str:
+        context.report("page 1", {"page": 1})
+        return "read"
+
+    flow = Workflow("flow", [FunctionStep(read)])
+    await recorder.run(flow, capture_content=capture_content)
+    (event,) = recorder.named("execute_tool read").events
+    expected = {}
+    if capture_content:
+        expected["podwright.progress.text"] = "page 1"
+    assert event.name == "podwright.progress"
+    assert dict(event.attributes or {}) == expected
 
 
 async def test_caught_errors_are_events_of_the_step(recorder: Recorder) -> None:

@@ -22,6 +22,7 @@ from podwright import (
     ApprovalStep,
     Conductor,
     FunctionModel,
+    RunContext,
     Workflow,
     tool,
 )
@@ -37,9 +38,11 @@ INTERNAL = (
     "inner-result",
     "inner-error",
     "inner-thought",
+    "outer-state",
+    "inner-state",
 )
 """What only callers with the scope `read` see."""
-OWN = ("my question", "my answer")
+OWN = ("my question", "my answer", "my progress")
 """What the caller has said and is told."""
 KEYS = {
     "run": "run:" + "a" * 20,
@@ -52,8 +55,10 @@ UNREAD = [name for name in KEYS if name != "read"]
 
 
 @tool
-def look(word: str) -> str:
+def look(word: str, context: RunContext) -> str:
     """Look (inner-schema)."""
+    context.state["seen"] = "inner-state"
+    context.report("my progress")
     if "broken" in word:
         raise ValueError("inner-error")
     return "inner-result"
@@ -81,8 +86,10 @@ def delegate(request: ModelRequest) -> Any:
 
 
 @tool
-def note(word: str) -> str:
+def note(word: str, context: RunContext) -> str:
     """Note (outer-schema)."""
+    context.state["seen"] = "outer-state"
+    context.report("my progress")
     return "noted"
 
 
@@ -246,7 +253,7 @@ def test_the_scope_read_shows_all(client: httpx.Client) -> None:
     """What is looked for above can be found, so that the test above can fail."""
     asked = requests_of(*begun(client, "read"))
     whole = " ".join(text_of(client, "read", *request) for request in asked)
-    expected = {"outer-instructions", "outer-schema"}
+    expected = {"outer-instructions", "outer-schema", "outer-state"}
     if "inner-instructions" in whole:
         expected = {word for word in INTERNAL if word.startswith("inner")}
     assert expected <= {word for word in INTERNAL if word in whole}
