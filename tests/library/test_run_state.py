@@ -275,6 +275,22 @@ def test_names_are_texts() -> None:
     assert not names
 
 
+def test_the_size_of_a_state() -> None:
+    """Names count as well, and what is removed or becomes shorter makes room."""
+    half = "x" * (MAX_STATE // 2)
+    state = SharedState({"a": half})
+    state.values["b" * MAX_STATE] = 1
+    assert "more than" in state.settle()
+    state.values["b"] = half
+    assert "'b' in the state" in state.settle()
+    state.values["a"] = 1
+    state.values["b"] = half
+    assert not state.settle()
+    del state.values["b"]
+    state.values["c"] = half
+    assert not state.settle()
+
+
 def test_a_change_that_looks_equal_is_one() -> None:
     """`1`, `1.0` and `true` are different JSON."""
     state = SharedState({"n": 1})

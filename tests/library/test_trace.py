@@ -150,9 +150,7 @@ REQUEST = st.builds(
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("at", "began", "duration_ms", "wait_ms"), SECONDS),
     "state": st.none()
-    | st.builds(
-        StateChange, OBJECT, st.lists(TEXT, max_size=3).map(tuple)
-    ),
+    | st.builds(StateChange, OBJECT, st.lists(TEXT, max_size=3).map(tuple)),
     "first_token_ms": st.none() | SECONDS,
     **dict.fromkeys(
         ("input", "value", "arguments", "data", "output"), any_json

@@ -63,6 +63,7 @@ class SharedState:
             name: to_json_bytes(value) for name, value in self.values.items()
         }
         """The values as they were last recorded, by name."""
+        self._size = sum(map(_size_of, self._recorded.items()))
         self._written: JsonObject = {}
         self._removed: dict[str, None] = {}
 
@@ -73,29 +74,34 @@ class SharedState:
             What is wrong with such a value; empty if there is none.
         """
         problem = ""
+        # copies, because functions in threads may change the values meanwhile
+        values = self.values.copy()
         for name in [*self._recorded]:
-            if name not in self.values:
-                del self._recorded[name]
+            if name not in values:
+                self._size -= _size_of((name, self._recorded.pop(name)))
                 self._written.pop(name, None)
                 self._removed[name] = None
-        for name in [*self.values]:
-            problem = self._settle_value(name) or problem
+        for name, value in values.items():
+            problem = self._settle_value(name, value) or problem
         return problem
 
-    def _settle_value(self, name: Any) -> str:
-        value = self.values[name]
+    def _settle_value(self, name: Any, value: Any) -> str:
         recorded = self._recorded.get(name)
+        size = self._size
         try:
             text = _to_json(name, value)
-            others = sum(map(len, self._recorded.values()))
-            if others - len(recorded or b"") + len(text) > MAX_STATE:
+            size += _size_of((name, text))
+            if recorded is not None:
+                size -= _size_of((name, recorded))
+            if size > MAX_STATE:
                 raise ValueError(f"the state has more than {MAX_STATE} bytes")
         except (TypeError, ValueError, RecursionError) as error:
-            del self.values[name]
+            self.values.pop(name, None)
             if recorded is not None:
                 self.values[name] = json.loads(recorded)
             return f"the value of {short_repr(name, 60)} in the state of the run cannot be kept: {error}"
         if text != recorded:
+            self._size = size
             self._recorded[name] = text
             self._written[name] = json.loads(text)
             self._removed.pop(name, None)
@@ -115,6 +121,11 @@ class SharedState:
         """Return a copy of the values."""
         self.settle()
         return {name: json.loads(text) for name, text in self._recorded.items()}
+
+
+def _size_of(entry: tuple[str, bytes]) -> int:
+    name, text = entry
+    return len(name) + len(text)
 
 
 def _to_json(name: object, value: Any) -> bytes:
