@@ -29,6 +29,7 @@ from podwright.errors import RunError, ToolError
 from podwright.events import Event, adapter
 from podwright.journal.journal import Journal
 from podwright.messages.shared_state import (
+    MAX_NAMES,
     MAX_STATE,
     SharedState,
     StateChange,
@@ -288,6 +289,19 @@ def test_the_size_of_a_state() -> None:
     assert not state.settle()
     del state.values["b"]
     state.values["c"] = half
+    assert not state.settle()
+
+
+def test_how_many_names_a_state_has() -> None:
+    """What is removed makes room for another one."""
+    full = {str(number): number for number in range(MAX_NAMES)}
+    state = SharedState(full)
+    state.values["one more"] = 1
+    assert f"more than {MAX_NAMES} names" in state.settle()
+    assert state.values == full
+    del state.values["0"]
+    state.values["another"] = 1
+    state.values["1"] = "changed"
     assert not state.settle()
 
 

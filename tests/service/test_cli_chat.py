@@ -25,11 +25,12 @@ from podwright.testing import ModelRequest, ToolCall
 
 MODULE = '''
 import asyncio
-from podwright import Agent, Conductor, FunctionModel, ScriptedModel, Usage, Workflow, tool
+from podwright import Agent, Conductor, FunctionModel, RunContext, ScriptedModel, Usage, Workflow, tool
 from podwright.testing import ModelResponse, ToolCall
 
-def add(a: int, b: int) -> int:
+def add(a: int, b: int, context: RunContext) -> int:
     """Add."""
+    context.report("adding")
     return a + b
 
 async def respond(request):
@@ -169,7 +170,9 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
 
         dim = terminal.turn("add")
         assert re.search(
-            r"\x1b\[2m\[helper\] calling add\(.*\)\x1b\[0m\n\x1b\[2m\[helper\] add returned: 5\x1b",
+            r"\x1b\[2m\[helper\] calling add\(.*\)\x1b\[0m\n"
+            r"\x1b\[2m\[helper\] adding\x1b\[0m\n"
+            r"\x1b\[2m\[helper\] add returned: 5\x1b",
             dim,
         )
         assert "4 questions: first, second, third, add\n" in dim

@@ -21,6 +21,8 @@ MAX_STATE = 512 * 1024
 """Bytes of a state as JSON: what a caller carries of a stopped run, sealed, has to fit into the body of a request."""
 
 
+MAX_NAMES = 1_000
+"""Names in a state: at the end of each call of a function, the event loop looks at the value of each."""
 NOTHING: JsonMapping = MappingProxyType({})
 
 
@@ -95,6 +97,8 @@ class SharedState:
                 size -= _size_of((name, recorded))
             if size > MAX_STATE:
                 raise ValueError(f"the state has more than {MAX_STATE} bytes")
+            if recorded is None and len(self._recorded) == MAX_NAMES:
+                raise ValueError(f"the state has more than {MAX_NAMES} names")
         except (TypeError, ValueError, RecursionError) as error:
             self.values.pop(name, None)
             if recorded is not None:
