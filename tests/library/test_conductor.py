@@ -18,7 +18,15 @@ from podwright.errors import (
     OutputError,
     ToolArgumentsError,
 )
-from podwright.testing import EchoModel, ScriptedModel, ToolCall, assert_events
+from podwright.location import current
+from podwright.testing import (
+    EchoModel,
+    FunctionModel,
+    ModelRequest,
+    ScriptedModel,
+    ToolCall,
+    assert_events,
+)
 
 
 def plan(*steps: tuple[str, str]) -> str:
@@ -419,3 +427,29 @@ def test_an_input_of_the_run_is_not_the_models() -> None:
     assert conductor.run({"input": "go", "user": "Ada"}) == "done"
     assert not clerk.requests
     assert "user" in model.requests[1].messages[-1].text
+
+
+async def test_what_a_tool_of_a_conductor_runs_is_a_part_of_the_call() -> None:
+    """A skill is a member, whose calls can be held up; what a tool runs must go on with the tool."""
+    seen: dict[str, bool] = {}
+
+    def note(name: str) -> FunctionModel:
+        def answer(request: ModelRequest) -> str:
+            run = current()
+            assert run is not None
+            seen[name] = run.in_tool
+            return "done"
+
+        return FunctionModel(answer)
+
+    async def helper() -> str:
+        """Run an agent."""
+        return await Agent("inner", "", note("inner")).arun("go")
+
+    skill = Agent("skill", "", note("skill"))
+    model = ScriptedModel(
+        [ToolCall.of("skill", task="x"), ToolCall.of("helper", "2")], "done"
+    )
+    conductor = Conductor("desk", "", model, [skill], tools=[helper])
+    assert await conductor.arun("go") == "done"
+    assert seen == {"skill": False, "inner": True}

@@ -101,6 +101,7 @@ class Run(RunEvents):
         streaming: bool = False,
         sibling_key: str = "",
         run_id: str | None = None,
+        in_tool: bool = False,
     ) -> None:
         own_limits = list(component.all_limits)
         if limits is not None:
@@ -135,7 +136,7 @@ class Run(RunEvents):
         """The conversation after the run as JSON data; of agents and conductors."""
         self.streaming = streaming
         """Whether models stream their responses."""
-        self.in_tool = False
+        self.in_tool = in_tool
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
         self.is_closed = False
         """Whether it has ended or is being stopped."""
@@ -147,8 +148,7 @@ class Run(RunEvents):
         """How many runs are nested in this one so far, by the first part of their sibling keys."""
         if parent is not None:
             self.streaming = streaming or parent.streaming
-            is_in_tool = tool_call is not None and parent.kind != "conductor"
-            self.in_tool = is_in_tool or parent.in_tool
+            self.in_tool = in_tool or parent.in_tool
 
     @property
     def start(self) -> RunStart:
@@ -219,6 +219,8 @@ class Run(RunEvents):
             limits=limits,
             streaming=streaming,
             sibling_key=f"{origin} {self._children[origin]}",
+            # a member has a place, and the run of a tool's code only the call
+            in_tool=call is not None and path is None,
         )
         self._children[origin] += 1
         if run.recorded.end is not None:
@@ -363,14 +365,7 @@ async def execute(
             run_id = task.saved.run_id
         elif journal is None:
             journal = Journal(store=ContextStore())
-        tree = RunTree(
-            asyncio.get_running_loop(),
-            journal,
-            hops,
-            idempotency_key,
-            start=_start_of(component, task, journal),
-            state=_state_of(task, journal),
-        )
+        tree = _new_tree(component, task, journal, hops, idempotency_key)
         with use_attributes(tree.start.attributes):
             run = Run(
                 component,
@@ -396,6 +391,24 @@ async def execute(
         messages=run.messages,
         data=run.data,
         finish_reason=run.finish_reason,
+    )
+
+
+def _new_tree(
+    component: Component,
+    task: Task,
+    journal: Journal,
+    hops: int,
+    idempotency_key: str | None,
+) -> RunTree:
+    """What an outermost run shares with all that are nested in it; see `execute`."""
+    return RunTree(
+        asyncio.get_running_loop(),
+        journal,
+        hops,
+        idempotency_key,
+        start=_start_of(component, task, journal),
+        state=_state_of(task, journal),
     )
 
 
