@@ -149,7 +149,11 @@ class DeclaredInputs:
         return {
             "type": "object",
             "properties": asked,
-            "required": [name for name in self.required if name in asked],
+            "required": [
+                name
+                for name in asked
+                if "default" not in self.schemas[name]
+            ],
             "additionalProperties": False,
         }
 
