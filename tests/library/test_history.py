@@ -40,7 +40,8 @@ from podwright.messages.conversation import (
 )
 from podwright.messages.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
-from podwright.models.offline.offline import IMAGE_TOKENS, estimate_input
+from podwright.models.offline.media_tokens import IMAGE_TOKENS
+from podwright.models.offline.offline import estimate_input
 from podwright.models.protocols.chat_completions import request_body
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY

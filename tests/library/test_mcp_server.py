@@ -419,7 +419,7 @@ async def test_headers_of_callers(modern: MCPStub) -> None:
 
 
 async def test_results_have_the_shape_of_messages(stub: MCPStub) -> None:
-    """Texts and images are parts of messages, links are texts, and data stays data."""
+    """Texts, images, audio and files are parts of messages, links are texts, and data stays data."""
     picture = "iVBORw0KGgo="
     stub.answers["echo"] = {
         "content": [
@@ -444,6 +444,27 @@ async def test_results_have_the_shape_of_messages(stub: MCPStub) -> None:
                 },
             },
             {"type": "image", "data": picture, "mimeType": "text/html"},
+            {"type": "audio", "data": picture, "mimeType": "audio/flac"},
+            {
+                "type": "resource",
+                "resource": {
+                    "uri": "file:///reports/may.pdf",
+                    "blob": picture,
+                    "mimeType": "application/pdf",
+                },
+            },
+            {
+                "type": "resource",
+                "resource": {
+                    "uri": "file:///a.csv",
+                    "blob": "YSxi",
+                    "mimeType": "text/csv; charset=utf-8",
+                },
+            },
+            {
+                "type": "resource",
+                "resource": {"uri": "file:///a.bin", "blob": picture},
+            },
         ],
         "structuredContent": {"n": 1},
         "isError": True,
@@ -456,11 +477,30 @@ async def test_results_have_the_shape_of_messages(stub: MCPStub) -> None:
     assert result.content == [
         {"type": "text", "text": "a"},
         image,
-        {"type": "text", "text": "[audio/wav, not shown]"},
+        {
+            "type": "input_audio",
+            "input_audio": {"data": picture, "format": "wav"},
+        },
         {"type": "text", "text": "[resource: a, https://files.example/a]"},
         {"type": "text", "text": "inside"},
         image,
         {"type": "text", "text": "[text/html, not shown]"},
+        {"type": "text", "text": "[audio/flac, not shown]"},
+        {
+            "type": "file",
+            "file": {
+                "file_data": f"data:application/pdf;base64,{picture}",
+                "filename": "may.pdf",
+            },
+        },
+        {
+            "type": "file",
+            "file": {
+                "file_data": "data:text/csv;base64,YSxi",
+                "filename": "a.csv",
+            },
+        },
+        {"type": "text", "text": "[application/octet-stream, not shown]"},
     ]
     assert result.structured == {"n": 1}
     assert result.is_error

@@ -444,15 +444,18 @@ def test_tiers_and_further_rates_of_the_file(
         monkeypatch,
     )
 
-    def cost(model: str, tokens: int, **terms: Any) -> Cost | None:
-        return lookup(model, Usage(tokens), Terms(**terms))
+    def cost(
+        model: str, tokens: int, audio: int = 0, **terms: Any
+    ) -> Cost | None:
+        usage = Usage(tokens, input_audio_tokens=audio)
+        return lookup(model, usage, Terms(**terms))
 
     assert cost("a/b", 10_000) == Cost(0.01, "override")
     assert cost("a/b", 20_000) == Cost(0.04, "override")
     assert cost("a/b", 200_000) == Cost(0.6, "override")
     assert cost("a/b", 10_000, service_tier="flex") == Cost(0.005, "override")
     assert cost("a/b", 10_000, service_tier="default") == Cost(0.01, "override")
-    assert cost("a/b", 10_000, input_audio=4_000) == Cost(0.026, "override")
+    assert cost("a/b", 10_000, audio=4_000) == Cost(0.026, "override")
     assert cost("a/b", 10_000, searches=2) == Cost(0.03, "override")
     assert cost("a/c", 10_000, searches=2) == Cost(
         0.01, "override", is_complete=False
@@ -567,14 +570,13 @@ def test_long_requests_of_a_service_tier(
 
 def test_audio_without_a_rate_is_not_shown_as_known() -> None:
     """Neither where a list has no rate of it, nor where it cannot take cached audio apart."""
-    terms = Terms(input_audio=100, output_audio=100)
-    text_only = lookup("openai/gpt-4o", Usage(1000, 1000), terms)
+    usage = Usage(1000, 1000, input_audio_tokens=100, output_audio_tokens=100)
+    text_only = lookup("openai/gpt-4o", usage)
     assert text_only
     assert not text_only.is_complete
     cached = lookup(
         "vertex_ai/gemini-2.5-flash",
-        Usage(1000, 10, 400),
-        Terms(input_audio=100),
+        Usage(1000, 10, 400, input_audio_tokens=100),
     )
     assert cached
     assert not cached.is_complete

@@ -67,42 +67,35 @@ def model_at(provider: Upstream, name: str) -> ChatModel:
             },
             Terms("m", searches=3),
         ),
-        (
-            {
-                "usage": {
-                    **COUNTS,
-                    "prompt_tokens_details": {"audio_tokens": 40},
-                }
-            },
-            Terms("m", input_audio=40),
-        ),
-        (
-            {
-                "usage": {
-                    **COUNTS,
-                    "prompt_tokens_details": {"audio_tokens": 400},
-                }
-            },
-            Terms("m", input_audio=100),
-        ),
-        (
-            {
-                "usage": {
-                    **COUNTS,
-                    "completion_tokens_details": {"audio_tokens": 4},
-                }
-            },
-            Terms("m", output_audio=4),
-        ),
-        ({"usage": {**COUNTS, "audio_tokens": 4}}, Terms("m")),
     ],
     ids=str,
 )
 def test_terms(data: dict[str, Any], terms: Terms) -> None:
-    """Service tier, speed, searches and audio are read wherever providers put them."""
+    """Service tier, speed and searches are read wherever providers put them."""
     counts = TokenCounts()
     counts.add(data)
     assert counts.terms("m") == terms
+
+
+@pytest.mark.parametrize(
+    ("usage", "input_audio", "output_audio"),
+    [
+        ({"prompt_tokens_details": {"audio_tokens": 40}}, 40, 0),
+        ({"prompt_tokens_details": {"audio_tokens": 400}}, 100, 0),
+        ({"completion_tokens_details": {"audio_tokens": 4}}, 0, 4),
+        ({"audio_tokens": 4}, 0, 0),
+    ],
+    ids=str,
+)
+def test_audio(
+    usage: dict[str, Any], input_audio: int, output_audio: int
+) -> None:
+    """Audio is a part of the tokens that the provider counts it among."""
+    counts = TokenCounts()
+    counts.add({"usage": COUNTS | usage})
+    counted = counts.usage(Usage)
+    assert counted.input_audio_tokens == input_audio
+    assert counted.output_audio_tokens == output_audio
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streamed"])

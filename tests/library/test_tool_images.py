@@ -11,7 +11,8 @@ from podwright import Agent, ScriptedModel
 from podwright.events import Event, ToolCallFinished, adapter
 from podwright.journal.journal import Journal
 from podwright.messages.messages import Message, ModelRequest
-from podwright.models.offline.offline import IMAGE_TOKENS, estimate_message
+from podwright.models.offline.media_tokens import IMAGE_TOKENS
+from podwright.models.offline.offline import estimate_message
 from podwright.models.protocols import chat_completions, messages_request
 from podwright.models.providers import Endpoint
 from podwright.run.run import Task, execute

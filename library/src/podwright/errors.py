@@ -22,7 +22,8 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── ModelConnectionError  model_unreachable        no connection, or it was lost
         │   ├── ModelUnavailableError model_unavailable        the provider answered 5xx
         │   ├── ModelRequestError     model_request_refused    the provider refused the request
-        │   │   └── ContextWindowError    context_window_exceeded  the request is too long for the model
+        │   │   ├── ContextWindowError    context_window_exceeded  the request is too long for the model
+        │   │   └── ContentUnsupportedError  content_unsupported   the model takes no such files or audio
         │   ├── ContentFilterError    content_filtered         the provider's filter stopped the request or answer
         │   │   └── ModelRefusedError     model_refused            the model refused to answer; with its words
         │   ├── UnknownFinishReasonError  finish_reason_unknown  it is not known whether the answer is whole
@@ -483,6 +484,13 @@ class ContextWindowError(ModelRequestError):
 
     code = "context_window_exceeded"
     default_suggestion = "Shorten the input or the tools' outputs, or use a model with a larger window."
+
+
+class ContentUnsupportedError(ModelRequestError):
+    """The model takes no files, no audio, or not these; nothing was sent to it."""
+
+    code = "content_unsupported"
+    default_suggestion = "Send the content as text, or use a model that takes it: docs/models.md lists them."
 
 
 class ContentFilterError(ModelError):

@@ -6,20 +6,21 @@ from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import cast
 
-from podwright.data.images import parts_with_images
 from podwright.data.json_data import to_text
 from podwright.data.json_forms import to_utf8_text
+from podwright.data.media import parts_with_media, shown_part
 from podwright.data.text import printable, truncate
 from podwright.errors import PodwrightError
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart
-from podwright.models.offline.offline import IMAGE_TOKENS, estimate_tokens
+from podwright.models.offline.media_tokens import estimate_media
+from podwright.models.offline.offline import estimate_tokens
 
 MAX_REASON = 1_000
 """Characters of the reason of a failure: the text of an exception may be a whole response."""
 Content = str | tuple[ContentPart, ...]
-"""A result as a model gets it: a text, or texts and images."""
-_LEFT_OUT = "[An image was left out: the result is too long.]"
+"""A result as a model gets it: a text, or texts, images, files and audio."""
+_LEFT_OUT = "left out: the result is too long]"
 _BYTES_PER_TOKEN = 4
 """As in the estimates of tokens."""
 
@@ -88,13 +89,13 @@ def cut_result(text: str, most_tokens: int | None) -> str:
 
 
 def result_content(value: object) -> Content:
-    """A result as a model gets it: texts and images if it is an image or a list with one, else a text."""
-    parts = parts_with_images(value)
+    """A result as a model gets it: parts if it is an image, a file, audio or a list with one, else a text."""
+    parts = parts_with_media(value)
     content: Content = ""
     if parts:
         content = as_content(parts)
     if isinstance(content, str):
-        # no image, or one that no provider takes
+        # nothing of that kind, or one that no provider takes
         return to_utf8_text(to_text(value))
     return content
 
@@ -114,7 +115,7 @@ def content_data(content: Content) -> str | list[ContentPart]:
 
 
 def cut_content(content: Content, most_tokens: int | None) -> Content:
-    """A result of at most so many estimated tokens: its texts are cut, and images that do not fit are left out."""
+    """A result of at most so many estimated tokens: its texts are cut, and what else does not fit is left out."""
     if isinstance(content, str):
         return cut_result(content, most_tokens)
     if most_tokens is None:
@@ -126,9 +127,12 @@ def cut_content(content: Content, most_tokens: int | None) -> Content:
             text = cut_result(part["text"], max(0, left))
             kept.append({"type": "text", "text": text})
             left -= estimate_tokens(part["text"])
-        elif left < IMAGE_TOKENS:
-            kept.append({"type": "text", "text": _LEFT_OUT})
+            continue
+        tokens = estimate_media(part)
+        if left < tokens:
+            shown = shown_part({**part}).removesuffix("]")
+            kept.append({"type": "text", "text": f"{shown}, {_LEFT_OUT}"})
         else:
             kept.append(part)
-            left -= IMAGE_TOKENS
+            left -= tokens
     return tuple(kept)

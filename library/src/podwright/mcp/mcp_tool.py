@@ -152,7 +152,7 @@ class MCPTool(Tool):
 
     @override
     async def perform(self, values: JsonObject, seconds: float | None) -> Any:
-        """Call the tool, and return its result: a text, or texts and images; or its data.
+        """Call the tool, and return its result: a text, or parts of a message; or its data.
 
         Raises:
             ToolError: The server failed, has changed the tool, or gave a result that is not as it has defined it.
@@ -298,7 +298,7 @@ def _shown(schema: Any, *, names: bool = False) -> Any:
 
 
 def _text_of(content: Sequence[Any]) -> str:
-    """Return the texts of a result, joined by line breaks."""
+    """Return the texts of a result, joined by line breaks; not its images, files and audio."""
     texts = [
         part["text"]
         for part in content
@@ -308,9 +308,9 @@ def _text_of(content: Sequence[Any]) -> str:
 
 
 def _value_of(result: MCPResult) -> Any:
-    """Return a result for a model: a text, or texts and images; its data, if the server gives nothing else."""
-    has_images = any(part["type"] != "text" for part in result.content)
-    if has_images:
+    """Return a result for a model: a text, or parts of a message; its data, if the server gives nothing else."""
+    has_media = any(part["type"] != "text" for part in result.content)
+    if has_media:
         parts = list(result.content)
         if len(parts) > MAX_PARTS:
             # a message has no more

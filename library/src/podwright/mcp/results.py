@@ -45,7 +45,7 @@ class MCPResult:
     """The result of a tool call."""
 
     content: list[JsonObject]
-    """Texts and images, as messages have them: `{"type": "text", …}`, `{"type": "image_url", …}`."""
+    """Parts, as messages have them: `{"type": "text", …}`, `{"type": "image_url", …}`, `{"type": "file", …}`."""
     structured: Any | None = None
     """The data (`structuredContent`), if the tool returns some."""
     is_error: bool = False

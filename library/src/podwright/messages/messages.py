@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
@@ -16,6 +15,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
+from podwright.data.data_urls import parse_data_url
 from podwright.data.json_data import JsonMapping, JsonObject, walk_json
 from podwright.data.text import short_repr
 from podwright.messages.usage import Usage
@@ -24,15 +24,15 @@ CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """The pydantic configuration of all blueprint data: no unknown keys, no conversions."""
 
 MAX_CHARACTERS = 4_000_000
-"""Characters of the longest text in a message; an image in a data URL is not limited here."""
+"""Characters of the longest text in a message; the data of images, files and audio are not limited here."""
+MAX_FILE_NAME = 255
+"""Characters of the longest name of a file."""
 
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 """A text in a message."""
 TOOL_CHOICES = ("auto", "required", "none")
 """What a request may say in place of a tool's name: whether the model calls one is its choice, needed or excluded."""
 Role = Literal["system", "user", "assistant", "tool"]
-
-_IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
 
 
 def _check_references(schema: JsonObject) -> JsonObject:
@@ -129,15 +129,51 @@ class ToolCall:
 
 
 def _check_image_url(url: str) -> str:
-    if url.startswith("https://") or _IMAGE_DATA.match(url):
+    if url.startswith("https://"):
+        return url
+    parsed = parse_data_url(url)
+    if parsed is not None and parsed.media_type.startswith("image/"):
         return url
     raise ValueError(
         "An image must be an https URL, or a data URL such as 'data:image/png;base64,…'"
     )
 
 
+def _check_file_url(url: str) -> str:
+    if url.startswith("https://"):
+        return url
+    parsed = parse_data_url(url)
+    if parsed is None:
+        raise ValueError(
+            "A file must be a data URL such as 'data:application/pdf;base64,…', or an https URL"
+        )
+    if parsed.media_type.startswith("image/") and not parsed.is_text:
+        raise ValueError("An image must be a part of the type 'image_url'")
+    if parsed.media_type.startswith("audio/"):
+        raise ValueError("Audio must be a part of the type 'input_audio'")
+    if parsed.is_text:
+        try:
+            parsed.text()
+        except ValueError:
+            raise ValueError(
+                f"A file of the type '{parsed.media_type}' must be UTF-8, in base64"
+            ) from None
+    return url
+
+
+def _check_audio(data: str) -> str:
+    if data.startswith("data:"):
+        raise ValueError("The data of audio must be base64 without 'data:…'")
+    return data
+
+
 ImageLink = Annotated[str, AfterValidator(_check_image_url)]
 """An https URL, which only the provider fetches, or a data URL with the image itself."""
+FileLink = Annotated[str, AfterValidator(_check_file_url)]
+"""A data URL with the file itself, or an https URL, which only the provider fetches."""
+AudioBase64 = Annotated[str, Field(min_length=1), AfterValidator(_check_audio)]
+"""The bytes of audio in base64."""
+AudioFormat = Literal["wav", "mp3"]
 
 
 @with_config(CLOSED)
@@ -165,7 +201,42 @@ class ImagePart(TypedDict):
     image_url: ImageURL
 
 
-ContentPart = Annotated[TextPart | ImagePart, Discriminator("type")]
+@with_config(CLOSED)
+class FileData(TypedDict, total=False):
+    """A file: its data, and its name."""
+
+    file_data: Required[FileLink]
+    filename: Annotated[str, Field(min_length=1, max_length=MAX_FILE_NAME)]
+    """What the model is told that it is called."""
+
+
+@with_config(CLOSED)
+class FilePart(TypedDict):
+    """A document as part of a message, such as a PDF or a text in a file."""
+
+    type: Literal["file"]
+    file: FileData
+
+
+@with_config(CLOSED)
+class AudioData(TypedDict):
+    """Audio: its data, and their format."""
+
+    data: AudioBase64
+    format: AudioFormat
+
+
+@with_config(CLOSED)
+class AudioPart(TypedDict):
+    """Audio as part of a message."""
+
+    type: Literal["input_audio"]
+    input_audio: AudioData
+
+
+ContentPart = Annotated[
+    TextPart | ImagePart | FilePart | AudioPart, Discriminator("type")
+]
 """A part of a user's message, or of a tool's result."""
 
 
@@ -175,7 +246,7 @@ class Message:
 
     role: Role
     content: str | tuple[ContentPart, ...] = ""
-    """A text, or texts and images; may be empty in a message that only calls tools."""
+    """A text, or parts; may be empty in a message that only calls tools."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tool calls of an assistant message."""
     tool_call_id: str | None = None
@@ -190,7 +261,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of its content, without images."""
+        """The text of its content, without images, files and audio."""
         if isinstance(self.content, str):
             return self.content
         texts = [

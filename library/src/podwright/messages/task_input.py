@@ -1,4 +1,4 @@
-"""The input of a task as a value: a text, named inputs, or texts and images."""
+"""The input of a task as a value: a text, named inputs, or parts: texts, images, files and audio."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from podwright.data.images import images_in, parts_with_images
 from podwright.data.json_data import JsonMapping, to_text
 from podwright.data.json_forms import described, refused, to_json_form
+from podwright.data.media import media_in, parts_with_media
 from podwright.data.names import INPUT, find_name
 from podwright.errors import ContextError
 from podwright.messages.conversation import parse_content
@@ -21,20 +21,20 @@ class TaskInput:
     """The parsed input of a task."""
 
     content: str | tuple[ContentPart, ...] | None
-    """The text, or the texts and images; None for named inputs."""
+    """The text, or the parts; None for named inputs."""
     named: JsonMapping
-    """The values that templates read, by name; a text, and the text beside images, is named `input`."""
+    """The values that templates read, by name; a text, and the text beside other parts, is named `input`."""
 
     @classmethod
     def parse(cls, data: object) -> TaskInput:
         """Parse an input as a caller gives it.
 
         Args:
-            data: A text, named inputs, or a list of texts and images.
+            data: A text, named inputs, or a list of parts.
 
         Raises:
             ContextError: It is none of these, or not JSON.
-            MessagesError: A part of the list is neither a text nor an image.
+            MessagesError: A part of the list is not one of a message.
         """
         if isinstance(data, list):
             content = parse_content(cast("object", data))
@@ -45,7 +45,7 @@ class TaskInput:
         return cls(None, named)
 
     def message(self, instructions: str = "") -> Message:
-        """Return the user's message; named inputs without those that the instructions use, and with all images.
+        """Return the user's message; named inputs without those that the instructions use, and with all media.
 
         Args:
             instructions: A template that the named inputs fill.
@@ -57,7 +57,7 @@ class TaskInput:
         used = [
             name
             for name in found
-            if name is not None and not images_in(named[name])
+            if name is not None and not media_in(named[name])
         ]
         shown = visible(named, leave_out=used)
         text = sections(shown)
@@ -65,14 +65,12 @@ class TaskInput:
             # a chat needs a user message
             shown = visible(named)
             text = sections(shown)
-        images = [
-            image for value in shown.values() for image in images_in(value)
-        ]
-        if not images:
+        media = [part for value in shown.values() for part in media_in(value)]
+        if not media:
             return Message("user", text)
-        parts: list[Any] = [{"type": "text", "text": text}, *images]
+        parts: list[Any] = [{"type": "text", "text": text}, *media]
         if len(shown) == 1:
-            parts = parts_with_images(next(iter(shown.values())))
+            parts = parts_with_media(next(iter(shown.values())))
         return Message("user", parse_content(parts))
 
 

@@ -17,13 +17,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
-from podwright.data.images import to_shown_text
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     copy_json,
     walk_json,
 )
+from podwright.data.media import to_shown_text
 from podwright.data.names import (
     EXPRESSION,
     RUN,

@@ -56,6 +56,10 @@ class Usage:
     cost_source: str = ""
     """Where the cost comes from: `override` (the operator's file), `genai-prices`, `litellm`, `provider` (its response)
     or `offline`; `mixed` if several calls differ, and empty if nothing says it."""
+    input_audio_tokens: int = 0
+    """Part of `input_tokens`: audio, which has a price of its own."""
+    output_audio_tokens: int = 0
+    """Part of `output_tokens`: audio."""
 
     def __post_init__(self) -> None:
         if self.cost is not None and self.cost != self.known_cost:
@@ -73,6 +77,8 @@ class Usage:
             self.known_cost,
             self.uncounted_model_calls,
             self.incomplete_model_calls,
+            self.input_audio_tokens,
+            self.output_audio_tokens,
         )
         # NaN is neither 0 or more nor less than that
         if not (min(numbers) >= 0 and max(numbers) <= _MOST):
@@ -112,6 +118,10 @@ class Usage:
             uncounted_model_calls=uncounted,
             incomplete_model_calls=incomplete,
             cost_source=_common_source(self.cost_source, other.cost_source),
+            input_audio_tokens=self.input_audio_tokens
+            + other.input_audio_tokens,
+            output_audio_tokens=self.output_audio_tokens
+            + other.output_audio_tokens,
         )
 
     def as_call(self, model: str) -> Usage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import Literal
@@ -22,6 +22,28 @@ PROTOCOL_NAMES: dict[Protocol, str] = {
     "chat_completions": "Chat Completions",
     "messages": "the Messages protocol",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class MediaForms:
+    """Which files and audio a provider takes in messages. All take files that are texts."""
+
+    documents: Literal["file", "image_url", "document_url", ""] = "file"
+    """The type of the part that has a file; empty if it takes none."""
+    only_pdf: bool = False
+    """Whether PDFs are the only other files that it takes."""
+    text_documents: bool = False
+    """Whether a file that is a text is sent as a document, and not as a text."""
+    document_urls: bool = True
+    """Whether it fetches a file at an https URL."""
+    audio: bool = True
+    """Whether it takes audio."""
+    audio_models: str = ""
+    """What is in the names of its models that take audio; empty if the names do not say it."""
+
+    def of_model(self, model: str) -> MediaForms:
+        """Return what one of the provider's models takes."""
+        return replace(self, audio=self.audio and self.audio_models in model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +86,8 @@ class Endpoint:
     """What it wants with a tool call that another model has made."""
     model_prefix: str = ""
     """Put before the name of a model that does not begin with the first part of this."""
+    media: MediaForms = field(default_factory=MediaForms)
+    """Which files and audio it takes, as far as that is known."""
     self_hosted: bool = False
     """Whether it is a server that operators run themselves; no price list knows what its models cost."""
 

@@ -168,6 +168,8 @@ class TokenCounts:
             cost=None,
             cache_write_tokens=written,
             cache_write_1h_tokens=min(self.counts["written_1h"], written),
+            input_audio_tokens=min(self.counts["input_audio"], sent),
+            output_audio_tokens=min(self.counts["output_audio"], produced),
         )
 
     def terms(self, model: str) -> Terms:
@@ -176,20 +178,12 @@ class TokenCounts:
         Args:
             model: The model that answered, in the provider's words.
         """
-        counts = self.counts
-        cached = counts["cached"] + counts["written"]
-        sent = counts["input"] - cached
-        produced = counts["output"] - counts["reasoning"]
-        input_audio = min(counts["input_audio"], sent)
-        output_audio = min(counts["output_audio"], produced)
         return Terms(
             model,
             service_tier=self.service_tier,
             speed=self.speed,
             region=self.region,
-            searches=counts["searches"],
-            input_audio=max(0, input_audio),
-            output_audio=max(0, output_audio),
+            searches=self.counts["searches"],
         )
 
 

@@ -27,7 +27,10 @@ from podwright.location import location
 from podwright.messages.messages import ModelRequest, ModelSettings
 from podwright.messages.usage import NO_USAGE, RunLimits, Usage, add_cost
 from podwright.models import Model
-from podwright.models.offline.offline import estimate_input
+from podwright.models.offline.offline import (
+    estimate_input,
+    estimate_input_audio,
+)
 
 ASSUMED_OUTPUT_TOKENS = 4096
 """Output tokens reserved for a call without `max_tokens`."""
@@ -346,8 +349,12 @@ def _left_of(limit: _Amount | None, used: _Amount) -> _Amount | None:
     return limit - min(used, limit)
 
 
-def _possible_usages(input_tokens: int, output_tokens: int) -> Iterator[Usage]:
-    plain = Usage(input_tokens, output_tokens)
+def _possible_usages(
+    input_tokens: int, output_tokens: int, input_audio_tokens: int
+) -> Iterator[Usage]:
+    plain = Usage(
+        input_tokens, output_tokens, input_audio_tokens=input_audio_tokens
+    )
     cached = replace(plain, cache_write_tokens=input_tokens)
     cached_for_an_hour = replace(cached, cache_write_1h_tokens=input_tokens)
     for usage in (plain, cached, cached_for_an_hour):
@@ -382,6 +389,8 @@ class CallReservation(Reservation):
         self._budgets = budgets
         self.input_tokens = 0
         """Estimated input tokens."""
+        self.input_audio_tokens = 0
+        """Those of them that are audio."""
         self.output_tokens = 0
         """Output tokens that the call may use."""
         self.limit = ""
@@ -434,6 +443,7 @@ class CallReservation(Reservation):
         input_tokens = 0
         if any(budget.limits_tokens for budget in self._budgets):
             input_tokens = estimate_input(request)
+            self.input_audio_tokens = estimate_input_audio(request)
             self._wanted = self._wanted or asked or _most_output_tokens(model)
         wanted = self._wanted or asked or ASSUMED_OUTPUT_TOKENS
         await self.reserve(input_tokens, wanted, model.cost)
@@ -476,7 +486,9 @@ class CallReservation(Reservation):
         The provider may write the input to a cache, and the output may be thoughts.
         """
         highest = 0.0
-        for usage in _possible_usages(self.input_tokens, output_tokens):
+        for usage in _possible_usages(
+            self.input_tokens, output_tokens, self.input_audio_tokens
+        ):
             cost = self._cost_of(usage)
             if cost is None:
                 return None

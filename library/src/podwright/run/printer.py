@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
-from podwright.data.images import images_in, to_shown_text
 from podwright.data.json_data import as_object, to_text
+from podwright.data.media import media_in, to_shown_text
 from podwright.data.text import printable, truncate
 from podwright.events import Event
 
@@ -262,12 +262,12 @@ def _message(
 
 
 def _shown_input(value: object) -> str:
-    """The input of a run, without the data of images."""
+    """The input of a run, without the data of images, files and audio."""
     named = as_object(value)
     if not named:
         return to_shown_text(value)
     shown = dict(named)
     for name, item in named.items():
-        if images_in(item):
+        if media_in(item):
             shown[name] = to_shown_text(item)
     return to_text(shown)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required
 from pydantic import with_config
 from typing_extensions import TypedDict, override
 
-from podwright.data.images import parts_with_images
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -17,6 +16,7 @@ from podwright.data.json_data import (
     json_pointer,
     to_text,
 )
+from podwright.data.media import parts_with_media
 from podwright.data.names import INPUT, find_name
 from podwright.data.text import did_you_mean
 from podwright.errors import Problem
@@ -203,6 +203,6 @@ class AgentStep(Step):
             data: Any = fill_data(dict(self.input), scope.values, where)
         else:
             value = fill_data(self.input, scope.values, where)
-            data = parts_with_images(value) or to_text(value)
+            data = parts_with_media(value) or to_text(value)
         runner.count_text(len(to_text(data)))
         return data

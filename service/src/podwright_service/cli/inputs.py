@@ -11,8 +11,8 @@ from typing import Any, cast
 from podwright.blueprints import from_json
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
-from podwright.data.images import parts_with_images
 from podwright.data.json_data import JsonMapping, JsonObject, as_array, to_text
+from podwright.data.media import parts_with_media
 from podwright.data.names import INPUT
 from podwright.data.text import short_repr, truncate
 from podwright.errors import (
@@ -245,7 +245,7 @@ def _check_takes_images(schema: JsonMapping) -> None:
 
 def _parts(value: Any, images: Sequence[ImagePart]) -> list[Any]:
     """A value followed by images; one that is text or data is a part of text, an empty text none."""
-    parts = parts_with_images(value)
+    parts = parts_with_media(value)
     if not parts and value != "":
         parts = [TextPart(type="text", text=to_text(value))]
     return [*parts, *images]

@@ -70,7 +70,7 @@ class RunRequest(RequestModel):
     )
 
     input: str | ContentParts = ""
-    """A text, or a list of texts and images."""
+    """A text, or a list of texts, images, files and audio."""
     inputs: dict[str, JsonValue] = Field(
         default_factory=dict[str, JsonValue],
         json_schema_extra={"minProperties": 1},

@@ -21,7 +21,8 @@ from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
 from typing_extensions import override
 
-from podwright.data.json_data import as_array, as_object
+from podwright.data.json_data import JsonObject, as_object
+from podwright.data.media import media_in, parts_with_media
 from podwright.data.text import printable, truncate
 from podwright.events import (
     Event,
@@ -224,7 +225,7 @@ def log_runs(settings: Settings) -> Subscriber:
                     log(logging.WARNING, "tool failed", event, fault)
             case RunStarted(parent_id=None, remote=None):
                 if settings.log_content:
-                    content = {"input": _without_images(event.input)}
+                    content = {"input": _without_media(event.input)}
                     log(logging.INFO, "run started", event, content)
             case RunEnded(parent_id=None, remote=None):
                 level = logging.INFO
@@ -280,17 +281,30 @@ def _standard_logger() -> structlog.stdlib.BoundLogger:
     )
 
 
-def _without_images(data: Any) -> Any:
-    """An input in which images in data URLs are cut short."""
-    shown: list[Any] = []
-    for part in as_array(data):
-        image = as_object(as_object(part).get("image_url"))
-        url = image.get("url")
-        if isinstance(url, str):
-            shown.append({**part, "image_url": {"url": truncate(url, 60)}})
-        else:
-            shown.append(part)
-    return shown or data
+def _without_media(data: Any) -> Any:
+    """An input in which the data of images, files and audio are cut short."""
+    parts = parts_with_media(data)
+    if parts:
+        return list(map(_cut_part, parts))
+    named = as_object(data)
+    shown = {
+        name: _without_media(value)
+        for name, value in named.items()
+        if media_in(value)
+    }
+    return named | shown or data
+
+
+def _cut_part(part: JsonObject) -> JsonObject:
+    kind = part["type"]
+    content = as_object(part[kind])
+    if not content:
+        return part
+    shown = {
+        key: truncate(value, 60) if isinstance(value, str) else value
+        for key, value in content.items()
+    }
+    return {**part, kind: shown}
 
 
 def _fields(event: RunEnded, content: bool) -> dict[str, Any]:

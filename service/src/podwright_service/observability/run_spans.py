@@ -24,8 +24,9 @@ from opentelemetry.trace import (
 )
 
 from podwright import events
-from podwright.data.images import images_in, to_shown_text
+from podwright.data.data_urls import parse_data_url
 from podwright.data.json_data import as_object, to_text
+from podwright.data.media import media_in, to_shown_text
 from podwright.functions.run_context import current_attributes
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart, Message
@@ -491,7 +492,7 @@ def _content(event: events.RunEvent) -> Attributes:
 
 
 def _tool_result(output: object) -> str:
-    if images_in(output):
+    if media_in(output):
         output = to_shown_text(output)
     if isinstance(output, str):
         return span_content.cut(output)
@@ -548,27 +549,37 @@ def _message_parts(message: Message) -> list[dict[str, Any]]:
 
 
 def _parts(content: str | tuple[ContentPart, ...]) -> list[dict[str, Any]]:
-    """Texts and images in the schema of the GenAI conventions; of an image in a data URL only the type is kept."""
+    """Parts in the schema of the GenAI conventions; of data only the type is kept."""
     if isinstance(content, str):
         if not content:
             return []
         return [{"type": "text", "content": content}]
     parts: list[dict[str, Any]] = []
     for part in content:
-        if part["type"] == "text":
-            parts.append({"type": "text", "content": part["text"]})
-        else:
-            parts.append(_image(part["image_url"]["url"]))
+        match part["type"]:
+            case "text":
+                parts.append({"type": "text", "content": part["text"]})
+            case "image_url":
+                parts.append(_linked("image", part["image_url"]["url"]))
+            case "file":
+                parts.append(_linked("document", part["file"]["file_data"]))
+            case "input_audio":
+                media_type = f"audio/{part['input_audio']['format']}"
+                parts.append(_blob("audio", media_type))
     return parts
 
 
-def _image(url: str) -> dict[str, Any]:
-    if not url.startswith("data:"):
-        return {"type": "uri", "modality": "image", "uri": url}
-    media_type, _, _ = url.removeprefix("data:").partition(";")
+def _linked(modality: str, url: str) -> dict[str, Any]:
+    parsed = parse_data_url(url)
+    if parsed is None:
+        return {"type": "uri", "modality": modality, "uri": url}
+    return _blob(modality, parsed.media_type)
+
+
+def _blob(modality: str, media_type: str) -> dict[str, Any]:
     return {
         "type": "blob",
-        "modality": "image",
+        "modality": modality,
         "mime_type": media_type,
         "content": "",
     }

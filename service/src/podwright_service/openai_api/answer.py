@@ -202,18 +202,21 @@ def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:
         sent: What the protocol calls input tokens: "input" or "prompt".
         produced: What it calls output tokens: "output" or "completion".
     """
-    cached = {
+    sent_details = {
         "cached_tokens": usage.cached_input_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
     }
+    produced_details = {"reasoning_tokens": usage.reasoning_tokens}
+    if usage.input_audio_tokens:
+        sent_details["audio_tokens"] = usage.input_audio_tokens
+    if usage.output_audio_tokens:
+        produced_details["audio_tokens"] = usage.output_audio_tokens
     data: dict[str, Any] = {
         f"{sent}_tokens": usage.input_tokens,
         f"{produced}_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        f"{sent}_tokens_details": cached,
-        f"{produced}_tokens_details": {
-            "reasoning_tokens": usage.reasoning_tokens
-        },
+        f"{sent}_tokens_details": sent_details,
+        f"{produced}_tokens_details": produced_details,
     }
     if usage.cost is not None:
         data["cost"] = usage.cost

@@ -1,18 +1,31 @@
-"""Texts and images of messages, as clients of both protocols write them."""
+"""Texts, images, files and audio of messages, as clients of both protocols write them."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    JsonValue,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from podwright.connection.schemas import Object
 from podwright.messages.conversation import MAX_PARTS
-from podwright.messages.messages import ImageLink
-from podwright_service.openai_api.values import Lenient
+from podwright.messages.messages import (
+    MAX_FILE_NAME,
+    AudioData,
+    FileLink,
+    ImageLink,
+)
+from podwright_service.openai_api.values import Lenient, only_empty
 
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 MAX_ANSWER_PARTS = 1000
@@ -20,7 +33,7 @@ MAX_ANSWER_PARTS = 1000
 
 
 def _usual_link(value: object) -> object:
-    """A link with the media type of its image in the usual spelling."""
+    """A link with the media type of its data in the usual spelling."""
     if not isinstance(value, str):
         return value
     match = _DATA_URL.match(value)
@@ -45,6 +58,12 @@ def _usual_detail(detail: str) -> str:
 
 
 Link = Annotated[ImageLink, BeforeValidator(_usual_link)]
+FileData = Annotated[FileLink, BeforeValidator(_usual_link)]
+FileName = Annotated[str, Field(min_length=1, max_length=MAX_FILE_NAME)]
+NotUploaded = Annotated[
+    JsonValue,
+    only_empty("No files are stored here: send the file itself as 'file_data'"),
+]
 Detail = Annotated[
     Literal["auto", "low", "high", "original"], AfterValidator(_usual_detail)
 ]
@@ -73,6 +92,47 @@ class ImagePart(Lenient):
     detail: Detail | None = None
 
 
+class File(Lenient):
+    """A file: its data, and its name."""
+
+    file_id: NotUploaded = None
+    file_data: FileData
+    filename: FileName | None = None
+
+
+class FilePart(Lenient):
+    """A document, as Chat Completions has it."""
+
+    type: Literal["file"]
+    file: File
+
+
+class InputFile(Lenient):
+    """A document, as Responses has it: its data, or its URL."""
+
+    type: Literal["input_file"]
+    file_data: FileData | None = None
+    file_url: FileData | None = None
+    filename: FileName | None = None
+    file_id: NotUploaded = None
+
+    @model_validator(mode="after")
+    def _check_data(self) -> Self:
+        if (self.file_data is None) == (self.file_url is None):
+            raise PydanticCustomError(
+                "value_error",
+                "Expected exactly one of 'file_data' and 'file_url'",
+            )
+        return self
+
+
+class AudioPart(Lenient):
+    """Audio."""
+
+    type: Literal["input_audio"]
+    input_audio: AudioData
+
+
 class RefusalPart(Lenient):
     """A text by which a model refused to answer."""
 
@@ -80,8 +140,9 @@ class RefusalPart(Lenient):
     refusal: str
 
 
+UserPart = TextPart | ImagePart | FilePart | InputFile | AudioPart
 UserParts = Annotated[
-    list[Annotated[TextPart | ImagePart, Discriminator("type")]],
+    list[Annotated[UserPart, Discriminator("type")]],
     Field(min_length=1, max_length=MAX_PARTS),
 ]
 TextParts = Annotated[list[TextPart], Field(max_length=MAX_PARTS)]
@@ -98,7 +159,7 @@ def text_of(content: str | Sequence[TextPart]) -> str:
     return "\n".join(part.text for part in content)
 
 
-def part_data(part: TextPart | ImagePart | RefusalPart) -> Object:
+def part_data(part: UserPart | RefusalPart) -> Object:
     """A part in the shape of the library, which has no refusals."""
     match part:
         case TextPart():
@@ -107,6 +168,19 @@ def part_data(part: TextPart | ImagePart | RefusalPart) -> Object:
             return {"type": "text", "text": part.refusal}
         case ImagePart():
             return {"type": "image_url", "image_url": _image(part)}
+        case FilePart():
+            return _file(part.file.file_data, part.file.filename)
+        case InputFile():
+            return _file(part.file_data or part.file_url, part.filename)
+        case AudioPart():
+            return {"type": "input_audio", "input_audio": part.input_audio}
+
+
+def _file(data: str | None, filename: str | None) -> Object:
+    file: Object = {"file_data": data}
+    if filename is not None:
+        file["filename"] = filename
+    return {"type": "file", "file": file}
 
 
 def _image(part: ImagePart) -> dict[str, Any]:
@@ -117,7 +191,7 @@ def _image(part: ImagePart) -> dict[str, Any]:
 
 
 def content_data(
-    content: str | Sequence[TextPart | ImagePart | RefusalPart],
+    content: str | Sequence[UserPart | RefusalPart],
 ) -> Any:
     """The content of a message in the shape of the library."""
     if isinstance(content, str):

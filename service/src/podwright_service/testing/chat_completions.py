@@ -169,8 +169,10 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {
             "cached_tokens": usage.cached_input_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
+            "audio_tokens": usage.input_audio_tokens,
         },
         "completion_tokens_details": {
-            "reasoning_tokens": usage.reasoning_tokens
+            "reasoning_tokens": usage.reasoning_tokens,
+            "audio_tokens": usage.output_audio_tokens,
         },
     }

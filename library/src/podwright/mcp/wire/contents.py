@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from mcp_types import (
     AudioContent,
@@ -16,14 +17,23 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
+from podwright.data.data_urls import PDF, parse_data_url
 from podwright.data.json_data import JsonObject
 from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import truncate
 from podwright.mcp.definitions import clean
 from podwright.mcp.results import MCPResult
-from podwright.messages.messages import ImageLink
+from podwright.messages.messages import MAX_FILE_NAME, ContentPart
 
-_IMAGE = TypeAdapter[str](ImageLink)
+_PART: TypeAdapter[ContentPart] = TypeAdapter(ContentPart)
+_AUDIO_FORMATS = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+"""The formats of audio that models take, by media type."""
 _MAX_LINK = 2048
 """Characters of each text of a link."""
 
@@ -41,10 +51,8 @@ def _parts(blocks: Iterable[ContentBlock]) -> Iterable[JsonObject]:
     for block in blocks:
         if isinstance(block, TextContent):
             yield _text(block.text)
-        elif isinstance(block, ImageContent):
-            yield _image(block.mime_type, block.data)
-        elif isinstance(block, AudioContent):
-            yield _omission(block.mime_type)
+        elif isinstance(block, ImageContent | AudioContent):
+            yield _media(block.mime_type, block.data)
         elif isinstance(block, ResourceLink):
             yield _link(block)
         else:
@@ -55,13 +63,26 @@ def _text(text: str) -> JsonObject:
     return {"type": "text", "text": to_utf8_data(text)}
 
 
-def _image(mime_type: str, data: str) -> JsonObject:
-    url = f"data:{mime_type.lower()};base64,{data}"
+def _media(mime_type: str, data: str, filename: str = "") -> JsonObject:
+    """Return an image, audio or a file; a text in its place if messages have no such part."""
+    media_type = mime_type.partition(";")[0].strip().lower()
+    url = f"data:{media_type};base64,{data}"
+    parsed = parse_data_url(url)
+    part: JsonObject = {}
+    if media_type.startswith("image/"):
+        part = {"type": "image_url", "image_url": {"url": url}}
+    elif media_type.startswith("audio/"):
+        audio = {"data": data, "format": _AUDIO_FORMATS.get(media_type)}
+        part = {"type": "input_audio", "input_audio": audio}
+    elif parsed is not None and (parsed.is_text or parsed.media_type == PDF):
+        part = {"type": "file", "file": {"file_data": url}}
+        if filename:
+            part["file"]["filename"] = filename
     try:
-        _IMAGE.validate_python(url)
+        _PART.validate_python(part)
     except ValidationError:
         return _omission(mime_type)
-    return {"type": "image_url", "image_url": {"url": url}}
+    return part
 
 
 def _omission(mime_type: str) -> JsonObject:
@@ -81,6 +102,14 @@ def _resource(
 ) -> JsonObject:
     if isinstance(resource, TextResourceContents):
         return _text(resource.text)
-    return _image(
-        resource.mime_type or "application/octet-stream", resource.blob
+    return _media(
+        resource.mime_type or "application/octet-stream",
+        resource.blob,
+        _name_of(resource.uri),
     )
+
+
+def _name_of(uri: object) -> str:
+    """The last part of a resource's path, which is its name; empty if there is none."""
+    path = urlsplit(str(uri)).path
+    return clean(path.rpartition("/")[2])[:MAX_FILE_NAME]

@@ -38,8 +38,8 @@ def provider_error(
 
     Args:
         error: The error.
-        request: The refused request. What the text quotes of its messages, image URLs and tool arguments, 16 characters
-            in a row or a shorter text as a whole, is cut out.
+        request: The refused request. What the text quotes of its messages, media and tool arguments, 16 characters in a
+            row or a shorter text as a whole, is cut out.
         api_key: The key of the request, cut out like secrets of the environment and what looks like a key.
     """
     text = _text_of(error)[:_MAX_TEXT]
@@ -79,8 +79,15 @@ def _texts(message: Message) -> Iterator[str]:
     if isinstance(message.content, str):
         return
     for part in message.content:
-        if part["type"] == "image_url":
-            yield part["image_url"]["url"]
+        match part["type"]:
+            case "image_url":
+                yield part["image_url"]["url"]
+            case "file":
+                yield from map(str, part["file"].values())
+            case "input_audio":
+                yield part["input_audio"]["data"]
+            case _:
+                pass
 
 
 def _secrets(api_key: str) -> Iterator[str]:

@@ -48,7 +48,13 @@ from podwright.models.protocols.chat_completions import (
     request_body,
 )
 from podwright.models.provider_model import Bill, ProviderModel
-from podwright.models.providers import ANY, ENDPOINTS, first_value, is_vendors
+from podwright.models.providers import (
+    ANY,
+    ENDPOINTS,
+    MediaForms,
+    first_value,
+    is_vendors,
+)
 from podwright.schemas.json_schema import has_open_objects
 
 _Meaning = tuple[type[errors.ModelError], str]
@@ -122,6 +128,8 @@ _SAY_WHY = (
 """Providers whose streams have a stop reason, so that one without it was cut off."""
 _RENAMED = ("stop", "content_filter")
 """Finish reasons that LiteLLM also puts in the place of others, such as those that it does not know, and `refusal`."""
+_TAKE_OFFICE_FILES = ("bedrock", "bedrock_converse")
+"""Providers with documents of other types than PDF, for which LiteLLM has their names."""
 _BY_SDK = ("openai", "azure", "text-completion-openai", "azure_text")
 """Providers that LiteLLM calls through the package `openai`, besides those that it lists as compatible."""
 _COUNTS_OF_ANSWER = ("completion_tokens", "total_tokens")
@@ -469,7 +477,11 @@ class LiteLLMModel(ProviderModel):
     ) -> JsonObject:
         self._check_parameters(request)
         body = request_body(
-            request, self.name, ANY, provider=self._provider, stream=stream
+            request,
+            self.name,
+            replace(ANY, media=self._media_forms()),
+            provider=self._provider,
+            stream=stream,
         )
         api_key = self._connection.api_key
         if api_key == "":
@@ -503,6 +515,16 @@ class LiteLLMModel(ProviderModel):
                     f"The parameter '{name}' for '{self.name}' is an option of LiteLLM itself.",
                     suggestion="Remove it from config.parameters.",
                 )
+
+    def _media_forms(self) -> MediaForms:
+        """What the provider takes; LiteLLM drops audio that it cannot translate, and fetches files at URLs."""
+        if self._speaks_chat_completions:
+            return self._endpoint.media
+        return MediaForms(
+            only_pdf=self._provider not in _TAKE_OFFICE_FILES,
+            document_urls=False,
+            audio=litellm_loader.loaded().supports_audio_input(self.name),
+        )
 
     def _translated_error(
         self,

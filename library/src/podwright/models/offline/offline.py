@@ -22,14 +22,12 @@ from podwright.messages.messages import (
 )
 from podwright.messages.usage import Usage
 from podwright.models.base import Model, TokenCallback
+from podwright.models.offline.media_tokens import audio_tokens, estimate_media
 from podwright.models.retries import Timeouts
 from podwright.schemas.example import example
 
 if TYPE_CHECKING:
     pass
-
-IMAGE_TOKENS = 1_600
-"""Assumed for an image, whose tokens depend on its size and on the provider; most providers scale larger ones down."""
 
 _WORDS = re.compile(r"\s*\S+|\s+")
 
@@ -44,9 +42,7 @@ def estimate_message(message: Message) -> int:
     """An estimate of the tokens of one message."""
     tokens = 4 + estimate_tokens(message.text)
     if not isinstance(message.content, str):
-        for part in message.content:
-            if part["type"] == "image_url":
-                tokens += IMAGE_TOKENS
+        tokens += sum(map(estimate_media, message.content))
     tokens += _estimate_fields(message.provider_fields)
     for call in message.tool_calls:
         tokens += _estimate_call(call)
@@ -77,6 +73,15 @@ def estimate_input(request: ModelRequest) -> int:
     if request.output:
         tokens += estimate_tokens(json.dumps(request.output.schema))
     return tokens
+
+
+def estimate_input_audio(request: ModelRequest) -> int:
+    """An estimate of the input tokens of a request that are audio."""
+    return sum(
+        audio_tokens(message.content)
+        for message in request.messages
+        if not isinstance(message.content, str)
+    )
 
 
 class OfflineModel(Model):

@@ -86,6 +86,10 @@ class Tokens(NamedTuple):
     """The part of `input` that is written to the cache; no token is both read and written."""
     cache_write_1h: int = 0
     """The part of `cache_write` that is kept for an hour."""
+    input_audio: int = 0
+    """The part of `input` that is audio, and neither read from the cache nor written to it."""
+    output_audio: int = 0
+    """The part of `output` that is audio, and no reasoning."""
 
 
 class Terms(NamedTuple):
@@ -101,10 +105,6 @@ class Terms(NamedTuple):
     """The region of the inference: `us` has another price at Anthropic."""
     searches: int = 0
     """Searches of the web that the provider made."""
-    input_audio: int = 0
-    """Part of the input tokens: audio."""
-    output_audio: int = 0
-    """Part of the output tokens: audio."""
 
 
 PLAIN = Terms()
@@ -242,13 +242,16 @@ def _tokens(usage: Usage) -> Tokens:
     produced = usage.output_tokens
     cached = min(usage.cached_input_tokens, sent)
     written = min(usage.cache_write_tokens, sent - cached)
+    reasoning = min(usage.reasoning_tokens, produced)
     return Tokens(
         input=sent,
         cached=cached,
         output=produced,
-        reasoning=min(usage.reasoning_tokens, produced),
+        reasoning=reasoning,
         cache_write=written,
         cache_write_1h=min(usage.cache_write_1h_tokens, written),
+        input_audio=min(usage.input_audio_tokens, sent - cached - written),
+        output_audio=min(usage.output_audio_tokens, produced - reasoning),
     )
 
 
@@ -439,18 +442,18 @@ def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
     searches = rates.get("searches", _FREE)
 
     plain_input = (
-        tokens.input - tokens.cached - tokens.cache_write - terms.input_audio
+        tokens.input - tokens.cached - tokens.cache_write - tokens.input_audio
     )
-    plain_output = tokens.output - tokens.reasoning - terms.output_audio
+    plain_output = tokens.output - tokens.reasoning - tokens.output_audio
     short_cache_write = tokens.cache_write - tokens.cache_write_1h
     per_million = plain_input * input_rate
     per_million += short_cache_write * cache_write
     per_million += tokens.cache_write_1h * cache_write_1h
     per_million += tokens.cached * cached_input
-    per_million += terms.input_audio * input_audio
+    per_million += tokens.input_audio * input_audio
     per_million += plain_output * output_rate
     per_million += tokens.reasoning * reasoning
-    per_million += terms.output_audio * output_audio
+    per_million += tokens.output_audio * output_audio
     per_thousand = terms.searches * searches
     return per_million / 1_000_000 + per_thousand / 1_000
 
@@ -473,7 +476,7 @@ def _from_genai_prices(model: str, call: _Call) -> Cost | None:
         return None
     except ValueError:
         # a combination of counts that it cannot take apart, such as audio and cached input
-        if not (call.terms.input_audio or call.terms.output_audio):
+        if not (call.tokens.input_audio or call.tokens.output_audio):
             raise
         return _from_genai_prices_without_audio(model, call)
     # its search also accepts names that only resemble a provider's id
@@ -487,8 +490,8 @@ def _from_genai_prices(model: str, call: _Call) -> Cost | None:
 
 
 def _from_genai_prices_without_audio(model: str, call: _Call) -> Cost | None:
-    terms = call.terms._replace(input_audio=0, output_audio=0)
-    cost = _from_genai_prices(model, call._replace(terms=terms))
+    tokens = call.tokens._replace(input_audio=0, output_audio=0)
+    cost = _from_genai_prices(model, call._replace(tokens=tokens))
     if cost is None:
         return None
     return replace(cost, is_complete=False)
@@ -508,8 +511,8 @@ def _genai_counts(call: _Call) -> dict[str, int]:
     # most providers have no price of these
     rare = {
         "cache_write_1h_tokens": tokens.cache_write_1h,
-        "input_audio_tokens": terms.input_audio,
-        "output_audio_tokens": terms.output_audio,
+        "input_audio_tokens": tokens.input_audio,
+        "output_audio_tokens": tokens.output_audio,
         "web_searches": terms.searches,
     }
     used = {name: count for name, count in rare.items() if count}
@@ -528,11 +531,11 @@ def _has_conditions(result: PriceCalculation, call: _Call) -> bool:
 def _has_rates(result: PriceCalculation, call: _Call) -> bool:
     """Whether genai-prices has the rates of all that few calls use."""
     rates = result.model_price
-    terms = call.terms
+    tokens = call.tokens
     used = (
-        (terms.searches, rates.web_searches_kcount),
-        (terms.input_audio, rates.input_audio_mtok),
-        (terms.output_audio, rates.output_audio_mtok),
+        (call.terms.searches, rates.web_searches_kcount),
+        (tokens.input_audio, rates.input_audio_mtok),
+        (tokens.output_audio, rates.output_audio_mtok),
     )
     for count, rate in used:
         if count and rate is None:
@@ -573,7 +576,6 @@ def _from_litellm(model: str, call: _Call) -> Cost | None:
 def _litellm_usage(litellm: Any, call: _Call) -> Any:
     """The counts as LiteLLM takes them."""
     tokens = call.tokens
-    terms = call.terms
     return litellm.Usage(
         prompt_tokens=tokens.input,
         completion_tokens=tokens.output,
@@ -581,7 +583,7 @@ def _litellm_usage(litellm: Any, call: _Call) -> Any:
         prompt_tokens_details={
             "cached_tokens": tokens.cached,
             "cache_creation_tokens": tokens.cache_write,
-            "audio_tokens": terms.input_audio,
+            "audio_tokens": tokens.input_audio,
             "cache_creation_token_details": {
                 "ephemeral_5m_input_tokens": tokens.cache_write
                 - tokens.cache_write_1h,
@@ -590,7 +592,7 @@ def _litellm_usage(litellm: Any, call: _Call) -> Any:
         },
         completion_tokens_details={
             "reasoning_tokens": tokens.reasoning,
-            "audio_tokens": terms.output_audio,
+            "audio_tokens": tokens.output_audio,
         },
         cache_read_input_tokens=tokens.cached,
         cache_creation_input_tokens=tokens.cache_write,

@@ -26,6 +26,7 @@ from podwright.data.json_forms import to_utf8_text
 from podwright.messages.conversation import chat_message
 from podwright.messages.messages import (
     TOOL_CHOICES,
+    Message,
     ModelRequest,
     ModelResponse,
     ToolSchema,
@@ -42,6 +43,11 @@ from podwright.models.protocols.answer import (
     Piece,
 )
 from podwright.models.protocols.foreign_fields import without_foreign_fields
+from podwright.models.protocols.media import (
+    check_content,
+    to_chat_part,
+    with_media_after_results,
+)
 from podwright.models.protocols.pieces import (
     ToolCallPieces,
     merge_fields,
@@ -50,8 +56,7 @@ from podwright.models.protocols.pieces import (
 )
 from podwright.models.protocols.reasoning import reasoning_text
 from podwright.models.protocols.strict_schemas import is_strict
-from podwright.models.protocols.tool_images import with_images_after_results
-from podwright.models.providers import Endpoint
+from podwright.models.providers import Endpoint, MediaForms
 from podwright.models.token_counts import TokenCounts, as_uncounted
 
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
@@ -77,14 +82,19 @@ def request_body(
         endpoint: How the provider differs from others.
         provider: The provider's name; what other providers have added to messages is left out.
         stream: Whether the response is to be streamed.
+
+    Raises:
+        ContentUnsupportedError: The provider does not take a file, or audio.
     """
-    own = with_images_after_results(
-        without_foreign_fields(request.messages, provider)
+    forms = endpoint.media.of_model(model)
+    own = with_media_after_results(
+        without_foreign_fields(request.messages, provider), forms
     )
-    body: JsonObject = {
-        "model": model,
-        "messages": [chat_message(message) for message in own],
-    }
+    messages: list[JsonObject] = []
+    for message in own:
+        check_content(message, request.model, forms)
+        messages.append(_message_data(message, forms))
+    body: JsonObject = {"model": model, "messages": messages}
     body.update(request.settings)
     body.pop("timeout", None)
     body.update(body.pop("parameters", {}))
@@ -129,6 +139,15 @@ def _tool_choice(choice: str) -> str | JsonObject:
     if choice in TOOL_CHOICES:
         return choice
     return {"type": "function", "function": {"name": choice}}
+
+
+def _message_data(message: Message, forms: MediaForms) -> JsonObject:
+    data = chat_message(message)
+    if not isinstance(message.content, str):
+        data["content"] = [
+            to_chat_part(part, forms) for part in message.content
+        ]
+    return data
 
 
 def _has_completion_tokens(model: str, endpoint: Endpoint) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
+from podwright.data.data_urls import parse_data_url
 from podwright.data.json_data import JsonObject, as_array, as_object
 from podwright.errors import ModelRequestError
 from podwright.messages.messages import (
@@ -26,6 +27,8 @@ from podwright.models.protocols.foreign_fields import (
     short_id,
     without_foreign_fields,
 )
+from podwright.models.protocols.media import check_content, sendable_result
+from podwright.models.providers import MediaForms
 
 _SETTINGS = (
     "temperature",
@@ -63,9 +66,8 @@ _MAX_OUTPUT = {(3, 0): 4096, (3, 5): 8192}
 """The most output tokens of the generations that have less than `_DEFAULT_MAX_OUTPUT`."""
 _DEFAULT_MAX_OUTPUT = 32_000
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_DATA_URL = re.compile(
-    r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.ASCII | re.DOTALL
-)
+_FORMS = MediaForms(only_pdf=True, text_documents=True, audio=False)
+"""Files are documents: PDFs, and texts."""
 _IMAGE_TYPES = {"image/jpg": "image/jpeg"}
 """Media types that clients write, and what the protocol calls them."""
 _CHOICES = dict(zip(TOOL_CHOICES, ("auto", "any", "none"), strict=True))
@@ -107,6 +109,7 @@ def request_body(
 
     Raises:
         ModelRequestError: The protocol has no such setting.
+        ContentUnsupportedError: It has no such files, or audio.
     """
     _check_settings(request)
     settings = request.settings
@@ -118,6 +121,8 @@ def request_body(
             instructions.append(message.text)
         else:
             others.append(message)
+            if message.role == "user":
+                check_content(message, request.model, _FORMS)
     turns = _turns(others, source)
     body: JsonObject = {
         "model": model,
@@ -330,11 +335,14 @@ def _user_blocks(message: Message, ids: _CallIds) -> list[JsonObject]:
 
 
 def _blocks(message: Message) -> list[JsonObject]:
-    """The texts and images of a message, without texts of white space, which the protocol refuses."""
+    """The parts of a message, without texts of white space, which the protocol refuses."""
     if isinstance(message.content, str):
         parts = [_text(message.content)]
     else:
-        parts = [_part(part) for part in message.content]
+        content: Iterable[ContentPart] = message.content
+        if message.role == "tool":
+            content = sendable_result(content, _FORMS)
+        parts = [_part(part) for part in content]
     return [part for part in parts if not _is_blank(part)]
 
 
@@ -357,17 +365,37 @@ def _is_blank(block: JsonObject) -> bool:
 
 
 def _part(part: ContentPart) -> JsonObject:
-    if part["type"] == "text":
-        return _text(part["text"])
-    url = part["image_url"]["url"]
-    data = _DATA_URL.match(url)
-    if data is None:
-        return {"type": "image", "source": {"type": "url", "url": url}}
-    media_type = _IMAGE_TYPES.get(data[1], data[1])
-    return {
-        "type": "image",
-        "source": {"type": "base64", "media_type": media_type, "data": data[2]},
-    }
+    match part:
+        case {"type": "text", "text": text}:
+            return _text(text)
+        case {"type": "image_url", "image_url": image}:
+            return {"type": "image", "source": _source(image["url"])}
+        case {"type": "file", "file": file}:
+            document = {
+                "type": "document",
+                "source": _source(file["file_data"]),
+            }
+            if "filename" in file:
+                document["title"] = file["filename"]
+            return document
+        case _:
+            raise ValueError("The protocol has no audio")
+
+
+def _source(url: str) -> JsonObject:
+    """Where the data of an image or a document are."""
+    parsed = parse_data_url(url)
+    if parsed is None:
+        return {"type": "url", "url": url}
+    if parsed.is_text:
+        # the protocol calls each text so
+        return {
+            "type": "text",
+            "media_type": "text/plain",
+            "data": parsed.text(),
+        }
+    media_type = _IMAGE_TYPES.get(parsed.media_type, parsed.media_type)
+    return {"type": "base64", "media_type": media_type, "data": parsed.data}
 
 
 def _answer_blocks(

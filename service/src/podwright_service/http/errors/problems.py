@@ -39,6 +39,8 @@ STATUS: Mapping[type[Exception], int] = {
     errors.ApprovalRejectedError: 403,
     # nothing failed, and the same request would be refused again
     errors.ModelRefusedError: 422,
+    # the caller's file, and nothing was sent
+    errors.ContentUnsupportedError: 422,
     errors.RemoteInterruptedError: 409,
     errors.RunCancelledError: 503,
     # the component, or a service that it depends on, failed
