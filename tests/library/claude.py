@@ -248,6 +248,7 @@ def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
     known = (
         "text",
         "image",
+        "document",
         "thinking",
         "redacted_thinking",
         "tool_use",

@@ -55,9 +55,7 @@ def _text_of_part(part: Any) -> str:
 
 def _is_part(part: object) -> bool:
     kind = as_object(part).get("type")
-    if kind in _DATA_KEYS:
-        return _is_media(part)
-    return kind in ("text", *_KINDS)
+    return kind in ("text", "image_url") or _is_media(part)
 
 
 def _is_media(part: object) -> bool:
