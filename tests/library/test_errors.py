@@ -44,13 +44,19 @@ CODES = """
     podwright_error configuration_invalid blueprint_invalid tool_definition_invalid model_unknown input_invalid
     context_invalid inputs_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed
     model_failed model_authentication model_rate_limited model_timeout model_unreachable model_unavailable
-    model_request_refused context_window_exceeded content_filtered model_refused finish_reason_unknown
-    model_response_invalid model_tool_call_invalid replay_mismatch remote_failed remote_unreachable
-    remote_unavailable remote_timeout remote_rejected remote_response_invalid remote_paused remote_interrupted
-    remote_hops_exceeded tool_failed tool_arguments_invalid mcp_server_failed condition_failed output_invalid
+    model_request_refused context_window_exceeded content_unsupported content_filtered model_refused
+    finish_reason_unknown model_response_invalid model_tool_call_invalid replay_mismatch remote_failed
+    remote_unreachable remote_unavailable remote_timeout remote_rejected remote_response_invalid remote_paused
+    remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid mcp_server_failed condition_failed output_invalid
     loop_limit_reached loop_exhausted limit_exceeded approval_required approval_rejected run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
+
+
+SPEECH: Any = {
+    "type": "input_audio",
+    "input_audio": {"data": "SUQz", "format": "mp3"},
+}
 
 
 class Answer(BaseModel):
@@ -205,6 +211,9 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ModelUnavailableError: refused(503),
     errors.ModelRequestError: refused(404),
     errors.ContextWindowError: refused(400, "context_length_exceeded"),
+    errors.ContentUnsupportedError: lambda: Agent(
+        "guide", "", resolve("deepseek/deepseek-chat", None, Connection("key"))
+    ).run([SPEECH]),
     errors.ContentFilterError: refused(400, "content_filter"),
     errors.ModelRefusedError: lambda: scripted(
         ModelResponse(refusal="No.")

@@ -54,7 +54,7 @@ AUDIO = {
 }
 
 
-QUESTION = {"type": "text", "text": "What is in it?"}
+QUESTION: Any = {"type": "text", "text": "What is in it?"}
 CSV_AS_TEXT = {
     "type": "text",
     "text": '<file name="a.csv" type="text/csv">\nname,n\na,1\n\n</file>',
@@ -414,9 +414,9 @@ COMPRESSED = zlib.compress(b"<</Type/Page>> <</Type/Page>> <</Type/Pages>>")
             2,
         ),
         (pdf(PAGE, b"<</Type/ObjStm/N 3>>stream\nnot compressed"), 1),
-        (pdf(b"nothing to see"), 10),
-        ("data:application/pdf;base64,A", 10),
-        (LINK, 10),
+        (pdf(b"nothing to see"), 4),
+        ("data:application/pdf;base64,A", 4),
+        (LINK, 4),
     ],
     ids=["plain", "compressed", "broken", "unseen", "no base64", "a URL"],
 )

@@ -317,6 +317,23 @@ def test_images(
     assert "'nothing.txt' is not an image" in done.stderr
 
 
+def test_files(tmp_path: Path, shell: Shell) -> None:
+    """`/file` adds documents and audio to the next turn; the chat goes on after a wrong one."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    (tmp_path / "b.wav").write_bytes(b"RIFF")
+    lines = [
+        *("/file a.pdf", "/file", "/file nameless", "/file b.wav"),
+        *("one", "/file a.pdf", "/reset", "two"),
+    ]
+    done = shell("chat", "seen:agent", stdin="\n".join(lines) + "\n")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["text+file+input_audio", "text"]
+    assert done.stderr.count("part of the next turn") == 3
+    assert "Name a file or an https URL" in done.stderr
+    assert "'nameless'" in done.stderr
+
+
 def test_piped_input(folder: Path, shell: Shell) -> None:
     """Without a terminal, each line of the input is a turn; only answers are on standard output, without colours."""
     done = shell(

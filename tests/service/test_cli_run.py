@@ -151,6 +151,45 @@ def test_images(shell: Shell, tmp_path: Path, component: str) -> None:
     assert "base64" not in started
 
 
+def test_files(shell: Shell, tmp_path: Path) -> None:
+    """The name of a file says what it is; a URL is that of a document. The steps show no data."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    for name in ("may.pdf", "b.md", "c.mp3", "d.png"):
+        (tmp_path / name).write_bytes(b"abc")
+    done = shell(
+        *("run", "seen:agent", "What is it?"),
+        *("--file", "may.pdf", "--file", "b.md", "--file", "c.mp3"),
+        *("--file", "d.png", "--file", "https://example.org/e.pdf"),
+    )
+    assert done.returncode == 0, done.stderr
+    _, pdf, text, audio, image, link = ast.literal_eval(done.stdout.strip())
+    assert pdf["file"] == {
+        "filename": "may.pdf",
+        "file_data": "data:application/pdf;base64,YWJj",
+    }
+    assert text["file"]["file_data"] == "data:text/markdown;base64,YWJj"
+    assert audio["input_audio"] == {"data": "YWJj", "format": "mp3"}
+    assert image["image_url"]["url"] == "data:image/png;base64,YWJj"
+    assert link["file"] == {"file_data": "https://example.org/e.pdf"}
+    started = done.stderr.splitlines()[0]
+    assert "base64" not in started
+
+
+@pytest.mark.parametrize(
+    "source", ["nameless", "http://example.org/a.pdf", "missing.pdf", "bad.txt"]
+)
+def test_wrong_files(shell: Shell, tmp_path: Path, source: str) -> None:
+    """The error names the file or the option, and no model is called."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    (tmp_path / "nameless").write_bytes(b"abc")
+    (tmp_path / "bad.txt").write_bytes(b"\xff")
+    done = shell("run", "seen:agent", "x", "--file", source, "-q")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    if source != "bad.txt":
+        assert source in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

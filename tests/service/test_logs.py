@@ -140,6 +140,29 @@ def test_an_image_is_not_logged(
 
 
 @pytest.mark.usefixtures("plain_logging")
+@pytest.mark.parametrize("named", [False, True], ids=["input", "inputs"])
+def test_files_and_audio_are_not_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture, named: bool
+) -> None:
+    """Nor as a named input; the name of a file is logged."""
+    caplog.set_level(logging.INFO, "podwright.run")
+    data = "A" * 1000
+    file = {
+        "file_data": f"data:application/pdf;base64,{data}",
+        "filename": "may.pdf",
+    }
+    parts = [
+        {"type": "file", "file": file},
+        {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}},
+    ]
+    body = {"inputs": {"report": parts}} if named else {"input": parts}
+    client = serve(Agent("helper", "", "offline/echo"), log_content=True)
+    assert client.post("/run", json=body).status_code == 200
+    assert "may.pdf" in caplog.text
+    assert "A" * 100 not in caplog.text
+
+
+@pytest.mark.usefixtures("plain_logging")
 def test_what_a_caller_does_is_a_record(
     serve: Serve, sqlite_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -44,8 +44,18 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
     "no message": ("chat", {"messages": []}, 400, "request_invalid", "messages"),
     "last message": ("chat", {"messages": [{"role": "assistant", "content": "x"}]}, 400, "request_invalid",
                      "messages[0]"),
-    "audio": ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, 400, "request_invalid",
+    "video": ("chat", {"messages": [{"role": "user", "content": [{"type": "video_url"}]}]}, 400, "request_invalid",
               "messages[0].content[0].type"),
+    "audio": ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, 400, "request_invalid",
+              "messages[0].content[0]"),
+    "an uploaded file": ("chat", {"messages": [{"role": "user", "content": [
+        {"type": "file", "file": {"file_id": "file-1"}}]}]}, 400, "request_invalid",
+        "messages[0].content[0].file.file_id"),
+    "a file of Responses": ("responses", {"input": [{"role": "user", "content": [
+        {"type": "input_file", "filename": "a.pdf"}]}]}, 400, "request_invalid", "input[0].content[0]"),
+    "a file that is none": ("chat", {"messages": [{"role": "user", "content": [
+        {"type": "file", "file": {"file_data": "JVBERi0="}}]}]}, 400, "request_invalid",
+        "messages[0].content[0].file.file_data"),
     "tool result": ("chat", {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}, user("x")]}, 400,
                     "request_invalid", "messages[0]"),
     "call without id": ("chat", {"messages": [user("x"), {"role": "assistant", "tool_calls": [

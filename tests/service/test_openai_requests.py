@@ -535,6 +535,84 @@ def test_images_as_clients_write_them(
     assert part == {"type": "image_url", "image_url": wanted}
 
 
+PDF = "data:application/pdf;base64,JVBERi0="
+FILES: dict[str, tuple[str, Any, Any]] = {
+    "chat": (
+        "chat",
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}},
+        {"filename": "a.pdf", "file_data": PDF},
+    ),
+    "no name": (
+        "chat",
+        {"type": "file", "file": {"file_data": PDF, "file_id": None}},
+        {"file_data": PDF},
+    ),
+    "charset": (
+        "chat",
+        {
+            "type": "file",
+            "file": {"file_data": "data:Text/CSV;charset=utf-8;base64,YQ=="},
+        },
+        {"file_data": "data:text/csv;base64,YQ=="},
+    ),
+    "Responses": (
+        "responses",
+        {
+            "type": "input_file",
+            "filename": "a.pdf",
+            "file_data": PDF,
+            "file_id": None,
+        },
+        {"filename": "a.pdf", "file_data": PDF},
+    ),
+    "Responses, a URL": (
+        "responses",
+        {"type": "input_file", "file_url": "https://x/a.pdf"},
+        {"file_data": "https://x/a.pdf"},
+    ),
+}
+
+
+def asked_with(protocol: str, part: Any) -> dict[str, Any]:
+    """A request whose last message has a text and a part."""
+    kind = "text" if protocol == "chat" else "input_text"
+    message = {
+        "role": "user",
+        "content": [{"type": kind, "text": "x"}, part],
+    }
+    return {"messages" if protocol == "chat" else "input": [message]}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "part", "wanted"), FILES.values(), ids=FILES
+)
+def test_files_as_clients_write_them(
+    service: httpx.Client,
+    recorder: Recorder,
+    protocol: str,
+    part: Any,
+    wanted: dict[str, str],
+) -> None:
+    """Both protocols lead to the same part, and its media type may be in any spelling."""
+    response = post(service, protocol, asked_with(protocol, part))
+    assert response.status_code == 200, response.text
+    part = recorder.requests[-1].messages[-1].content[1]
+    assert part == {"type": "file", "file": wanted}
+
+
+def test_audio_as_clients_write_it(
+    service: httpx.Client, recorder: Recorder
+) -> None:
+    audio = {
+        "type": "input_audio",
+        "input_audio": {"data": "SUQz", "format": "mp3"},
+    }
+    for protocol in ("chat", "responses"):
+        response = post(service, protocol, asked_with(protocol, audio))
+        assert response.status_code == 200, response.text
+        assert recorder.requests[-1].messages[-1].content[1] == audio
+
+
 def test_a_workflow_takes_what_clients_send(
     serve: Serve, recorder: Recorder
 ) -> None:

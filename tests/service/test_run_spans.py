@@ -318,6 +318,59 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     assert context == {"input": "the moon", "last_output": "Echo: the moon"}
 
 
+async def test_captured_files_and_audio_are_addresses_or_types(
+    recorder: Recorder,
+) -> None:
+    """As of images, without the data; in a text, a word stands for them."""
+    secret = "c2VjcmV0"
+    data = [
+        {
+            "type": "file",
+            "file": {"file_data": f"data:text/csv;base64,{secret}"},
+        },
+        {"type": "file", "file": {"file_data": "https://example.org/a.pdf"}},
+        {
+            "type": "input_audio",
+            "input_audio": {"data": secret, "format": "wav"},
+        },
+    ]
+
+    def read() -> Any:
+        """Read."""
+        return data
+
+    await recorder.run(
+        Agent("guide", "Help.", "offline/echo", tools=[read]),
+        text=data,
+        capture_content=True,
+    )
+    run = attributes(recorder.named("invoke_agent guide"))
+    assert json.loads(run["gen_ai.input.messages"])[0]["parts"] == [
+        {
+            "type": "blob",
+            "modality": "document",
+            "mime_type": "text/csv",
+            "content": "",
+        },
+        {
+            "type": "uri",
+            "modality": "document",
+            "uri": "https://example.org/a.pdf",
+        },
+        {
+            "type": "blob",
+            "modality": "audio",
+            "mime_type": "audio/wav",
+            "content": "",
+        },
+    ]
+    tool = attributes(recorder.named("execute_tool read"))
+    assert tool["gen_ai.tool.call.result"] == "[file]\n[file]\n[audio]"
+    assert not [
+        span.name for span in recorder.spans if secret in span.to_json()
+    ]
+
+
 async def test_captured_images_are_addresses_or_types(
     recorder: Recorder,
 ) -> None:

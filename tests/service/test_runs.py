@@ -309,6 +309,37 @@ def test_a_limit_of_the_service_names_its_variable(
         assert variable in response.json()["suggestion"], response.text
 
 
+@pytest.mark.parametrize("chunked", [False, True], ids=["whole", "chunked"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run",
+        "/run/stream",
+        "/validate-blueprint",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/mcp",
+    ],
+)
+def test_a_body_that_is_too_large_names_the_setting(
+    serve: Serve, path: str, chunked: bool
+) -> None:
+    """On all routes, in what clients show of the error, and in its suggestion."""
+    client = serve(agent("a"), mcp=True, max_body_bytes=300)
+    body = json.dumps({"model": "a", "input": "x" * 999}).encode()
+    response = client.post(
+        path,
+        content=iter([body[:9], body[9:]]) if chunked else body,
+        headers={"content-type": "application/json"},
+    )
+    assert response.status_code == 413
+    problem = response.json()
+    problem = problem.get("error", problem)
+    said = problem.get("message") or problem["detail"]
+    assert "PODWRIGHT_MAX_BODY_BYTES" in said
+    assert "PODWRIGHT_MAX_BODY_BYTES" in problem["suggestion"]
+
+
 LONG_INPUTS: dict[str, dict[str, Any]] = {
     "one text": {"topic": "moon " * 1000},
     "texts": {"topic": "moon " * 1000, "style": "short"},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
@@ -174,6 +176,16 @@ FileLink = Annotated[str, AfterValidator(_check_file_url)]
 AudioBase64 = Annotated[str, Field(min_length=1), AfterValidator(_check_audio)]
 """The bytes of audio in base64."""
 AudioFormat = Literal["wav", "mp3"]
+AUDIO_FORMATS: Mapping[str, AudioFormat] = MappingProxyType(
+    {
+        "audio/wav": "wav",
+        "audio/x-wav": "wav",
+        "audio/wave": "wav",
+        "audio/mpeg": "mp3",
+        "audio/mp3": "mp3",
+    }
+)
+"""The formats of audio in messages, by media type."""
 
 
 @with_config(CLOSED)

@@ -254,6 +254,14 @@ def run(
             help="An image after the text: a file or an https URL; may be repeated.",
         ),
     ] = None,
+    documents: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="A document or audio after the text: a file, or a document's https URL; may be repeated.",
+        ),
+    ] = None,
     models: Models = None,
     mcp: MCPServers = None,
     trace: Annotated[
@@ -300,6 +308,7 @@ def run(
             inputs,
             pairs=pairs or (),
             images=images or (),
+            documents=documents or (),
             model=_joined(models),
             mcp=mcp or (),
             **files,

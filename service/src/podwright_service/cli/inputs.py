@@ -6,6 +6,7 @@ import base64
 import mimetypes
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from podwright.blueprints import from_json
@@ -21,7 +22,14 @@ from podwright.errors import (
     InputsError,
 )
 from podwright.functions.run_context import RunAttributes
-from podwright.messages.messages import ImagePart, TextPart
+from podwright.messages.messages import (
+    AUDIO_FORMATS,
+    AudioData,
+    ContentPart,
+    FileData,
+    ImagePart,
+    TextPart,
+)
 from podwright_service.cli.console import (
     print_json,
     print_table,
@@ -38,7 +46,7 @@ from podwright_service.source import load_component
 _INPUTS_EXAMPLE = """Write --inputs '{"input": "the moon"}', or @FILE."""
 _ANY = DeclaredInputs("", {})
 _URL_SCHEMES = ("https://", "data:")
-"""The start of an image's URL; the others are names of files."""
+"""The start of a URL; the others are names of files."""
 
 
 def read_input(
@@ -205,32 +213,70 @@ def read_image(source: str, option: str = "--image") -> ImagePart:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def with_images(
+def read_file(source: str, option: str = "--file") -> ContentPart:
+    """A document, an image or audio of the command line: a file, or a document's URL, which only the provider fetches.
+
+    Args:
+        source: The name of the file, or the URL.
+        option: Where it was given, for errors.
+
+    Raises:
+        InputError: The name of the file does not say its type, or the URL is one of http.
+        ConfigurationError: The file cannot be read.
+    """
+    if source.startswith(_URL_SCHEMES):
+        return {"type": "file", "file": {"file_data": source}}
+    if source.startswith("http://"):
+        raise InputError(
+            f"Invalid {option} '{truncate(source, 200)}': providers fetch files over https only.",
+            suggestion=f"Give an https URL, or a file: {option} report.pdf.",
+        )
+    media_type, _ = mimetypes.guess_type(source, strict=False)
+    if media_type is None:
+        raise InputError(
+            f"The name '{truncate(source, 200)}' does not say the type of the file.",
+            suggestion="Name a file such as report.pdf or notes.txt, or an https URL.",
+        )
+    if media_type.startswith("image/"):
+        return read_image(source, option)
+    data = base64.b64encode(read_bytes(source)).decode("ascii")
+    if media_type in AUDIO_FORMATS:
+        audio: AudioData = {"data": data, "format": AUDIO_FORMATS[media_type]}
+        return {"type": "input_audio", "input_audio": audio}
+    file: FileData = {
+        "filename": Path(source).name,
+        "file_data": f"data:{media_type};base64,{data}",
+    }
+    return {"type": "file", "file": file}
+
+
+def with_media(
     run_input: str | dict[str, Any],
-    images: Sequence[ImagePart],
+    media: Sequence[ContentPart],
     declared: DeclaredInputs = _ANY,
 ) -> Any:
-    """The input of a run with images after its text, in the named input `input` if there are named inputs.
+    """The input of a run with images and files after its text, in the named input `input` if there are named inputs.
 
     Args:
         run_input: What `read_input` returned.
-        images: The images; none leave the input as it is.
+        media: The images and files; none leave the input as it is.
         declared: The inputs that the component declares.
 
     Raises:
-        InputError: There are images, and the component's input cannot have any.
+        InputError: There are some, and the component's input cannot have any.
     """
-    if not images:
+    if not media:
         return run_input
-    _check_takes_images(declared.schemas.get(INPUT, {}))
+    option = "--image" if media[0]["type"] == "image_url" else "--file"
+    _check_takes_media(declared.schemas.get(INPUT, {}), option)
     if isinstance(run_input, dict):
         value = run_input.get(INPUT, "")
-        return {**run_input, INPUT: _parts(value, images)}
-    return _parts(run_input, images)
+        return {**run_input, INPUT: _parts(value, media)}
+    return _parts(run_input, media)
 
 
-def _check_takes_images(schema: JsonMapping) -> None:
-    """Check the schema of the input: with images, its value is a list.
+def _check_takes_media(schema: JsonMapping, option: str) -> None:
+    """Check the schema of the input: with images and files, its value is a list.
 
     Raises:
         InputError: It allows none.
@@ -238,17 +284,17 @@ def _check_takes_images(schema: JsonMapping) -> None:
     if "type" not in schema or "array" in schema["type"]:
         return
     raise InputError(
-        f"Invalid --image: the input '{INPUT}' takes no images, because its type is '{_type_name(schema)}'.",
-        suggestion="Leave --image out, or declare the input without a type.",
+        f"Invalid {option}: the input '{INPUT}' takes no images and files, because its type is '{_type_name(schema)}'.",
+        suggestion=f"Leave {option} out, or declare the input without a type.",
     )
 
 
-def _parts(value: Any, images: Sequence[ImagePart]) -> list[Any]:
-    """A value followed by images; one that is text or data is a part of text, an empty text none."""
+def _parts(value: Any, media: Sequence[ContentPart]) -> list[Any]:
+    """A value followed by images and files; one that is text or data is a part of text, an empty text none."""
     parts = parts_with_media(value)
     if not parts and value != "":
         parts = [TextPart(type="text", text=to_text(value))]
-    return [*parts, *images]
+    return [*parts, *media]
 
 
 def with_all_inputs(error: InputsError, component: Component) -> InputsError:

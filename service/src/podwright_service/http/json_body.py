@@ -94,7 +94,10 @@ def _parse_large(body: bytes) -> Any:
     if any(True for _ in beyond):
         detail = f"The body has more than {MAX_VALUES} JSON values."
         raise RequestError(
-            413, "body_too_large", detail, "Send a long list as a text."
+            413,
+            "body_too_large",
+            detail,
+            "Send a long list as a text: no setting raises this limit.",
         )
     return data
 

@@ -23,17 +23,13 @@ from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import truncate
 from podwright.mcp.definitions import clean
 from podwright.mcp.results import MCPResult
-from podwright.messages.messages import MAX_FILE_NAME, ContentPart
+from podwright.messages.messages import (
+    AUDIO_FORMATS,
+    MAX_FILE_NAME,
+    ContentPart,
+)
 
 _PART: TypeAdapter[ContentPart] = TypeAdapter(ContentPart)
-_AUDIO_FORMATS = {
-    "audio/wav": "wav",
-    "audio/x-wav": "wav",
-    "audio/wave": "wav",
-    "audio/mpeg": "mp3",
-    "audio/mp3": "mp3",
-}
-"""The formats of audio that models take, by media type."""
 _MAX_LINK = 2048
 """Characters of each text of a link."""
 
@@ -72,7 +68,7 @@ def _media(mime_type: str, data: str, filename: str = "") -> JsonObject:
     if media_type.startswith("image/"):
         part = {"type": "image_url", "image_url": {"url": url}}
     elif media_type.startswith("audio/"):
-        audio = {"data": data, "format": _AUDIO_FORMATS.get(media_type)}
+        audio = {"data": data, "format": AUDIO_FORMATS.get(media_type)}
         part = {"type": "input_audio", "input_audio": audio}
     elif parsed is not None and (parsed.is_text or parsed.media_type == PDF):
         part = {"type": "file", "file": {"file_data": url}}

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from podwright.data.data_urls import parse_data_url
 from podwright.data.text import printable, truncate
 from podwright.messages.messages import Message, ModelRequest
 from podwright.models.http.error_body import ErrorBody
@@ -83,11 +84,20 @@ def _texts(message: Message) -> Iterator[str]:
             case "image_url":
                 yield part["image_url"]["url"]
             case "file":
-                yield from map(str, part["file"].values())
+                yield part["file"].get("filename", "")
+                yield _text_of_file(part["file"]["file_data"])
             case "input_audio":
                 yield part["input_audio"]["data"]
             case _:
                 pass
+
+
+def _text_of_file(url: str) -> str:
+    """The text that a provider was sent of a file, else its data."""
+    parsed = parse_data_url(url)
+    if parsed is None or not parsed.is_text:
+        return url
+    return parsed.text()
 
 
 def _secrets(api_key: str) -> Iterator[str]:

@@ -18,8 +18,8 @@ IMAGE_TOKENS = 1_600
 PAGE_TOKENS = 3_000 + IMAGE_TOKENS
 """Assumed for a page of a PDF, which is an image, and whose text has, as Anthropic says, 1 500 to 3 000 tokens."""
 
-_ASSUMED_PAGES = 10
-"""Pages of a document that is not here, but at a URL, or whose pages cannot be seen."""
+_ASSUMED_PAGES = 4
+"""Pages of a document that is at a URL, or whose pages cannot be seen; the result of a tool may have as many."""
 _AUDIO_TOKENS = 32
 """Tokens of a second of audio at Google, which counts more than OpenAI."""
 _SLOWEST_WAV = 8_000

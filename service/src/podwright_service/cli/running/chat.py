@@ -27,7 +27,7 @@ from podwright.errors import (
 from podwright.functions.run_context import RunAttributes, run_attributes
 from podwright.kinds import Kind
 from podwright.messages.approvals import Decision, Question
-from podwright.messages.messages import ImagePart
+from podwright.messages.messages import ContentPart
 from podwright.messages.usage import NO_USAGE, RunLimits, Usage
 from podwright.models import use_model
 from podwright.run.component import Input, TaskBody
@@ -39,7 +39,7 @@ from podwright_service.cli.console import (
     print_note,
     read_key,
 )
-from podwright_service.cli.inputs import read_image, with_images
+from podwright_service.cli.inputs import read_file, read_image, with_media
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.cli.running.run import task_after, write_trace
 from podwright_service.cli.running.turn_printer import TurnPrinter
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "/image FILE": "add an image to the next turn, from a file or an https URL",
-    "/reset": "forget the conversation, and images that were added",
+    "/file FILE": "add a document or audio to the next turn, from a file, or a document at an https URL",
+    "/reset": "forget the conversation, and what was added to the next turn",
     "/save FILE": "write the last turn with the whole conversation, for `podwright replay`",
     "/help": "list the commands; a line that begins with a space is never one",
     "/quit": "end, as Ctrl-D does; Ctrl-C cancels a turn",
@@ -137,7 +138,7 @@ class _Partner(Protocol):
         messages: Sequence[Mapping[str, Any]],
         printer: TurnPrinter,
     ) -> ExecutionResult:
-        """Answer a text, or a text with images, after earlier turns."""
+        """Answer a text, or a text with images and files, after earlier turns."""
         ...
 
 
@@ -286,8 +287,8 @@ class _Chat:
         self._runner = runner
         self._usage = NO_USAGE
         self._last: ExecutionResult | None = None
-        self._images: list[ImagePart] = []
-        """Images of the next turn."""
+        self._media: list[ContentPart] = []
+        """Images, documents and audio of the next turn."""
 
     def next_line(self) -> bool:
         """Read a line and do what it says; false at the end."""
@@ -318,10 +319,12 @@ class _Chat:
             case "/reset":
                 self._usage = NO_USAGE
                 self._last = None
-                self._images = []
+                self._media = []
                 print_note("The conversation is forgotten.")
             case "/image":
                 self._add_image(argument.strip())
+            case "/file":
+                self._add_file(argument.strip())
             case "/save":
                 self._save(argument.strip())
             case _:
@@ -335,8 +338,18 @@ class _Chat:
             print_note("Name a file or an https URL: /image photo.png.")
             return
         try:
-            self._images.append(read_image(source, "/image"))
+            self._media.append(read_image(source, "/image"))
             print_note("The image is part of the next turn.")
+        except PodwrightError as error:
+            print_error(error)
+
+    def _add_file(self, source: str) -> None:
+        if not source:
+            print_note("Name a file or an https URL: /file report.pdf.")
+            return
+        try:
+            self._media.append(read_file(source, "/file"))
+            print_note("The file is part of the next turn.")
         except PodwrightError as error:
             print_error(error)
 
@@ -360,10 +373,10 @@ class _Chat:
         try:
             self._last = self._runner.run(
                 self._partner.take_turn(
-                    with_images(text, self._images), messages, printer
+                    with_media(text, self._media), messages, printer
                 )
             )
-            self._images = []
+            self._media = []
             printer.finish(_answer_of(self._last))
         except KeyboardInterrupt:
             printer.end_line()

@@ -32,6 +32,7 @@ from podwright.functions.run_context import (
     run_attributes,
 )
 from podwright.messages.approvals import APPROVE, Decision, Question
+from podwright.messages.messages import ContentPart
 from podwright.messages.usage import RunLimits, Usage
 from podwright.models import use_model
 from podwright.models.output_files import check_writable
@@ -48,10 +49,11 @@ from podwright_service.cli.console import (
 )
 from podwright_service.cli.inputs import (
     options_of,
+    read_file,
     read_image,
     read_input,
     with_all_inputs,
-    with_images,
+    with_media,
 )
 from podwright_service.cli.questions import (
     NO_DECISION,
@@ -139,6 +141,7 @@ def run_once(
     *,
     pairs: Sequence[str] = (),
     images: Sequence[str] = (),
+    documents: Sequence[str] = (),
     model: str | None = None,
     mcp: Sequence[str] = (),
     trace_file: str | None = None,
@@ -156,6 +159,7 @@ def run_once(
         inputs: Named inputs as a JSON object, or `@FILE`.
         pairs: Further named inputs as `NAME=VALUE`.
         images: Files or URLs of images that follow the text.
+        documents: Files or URLs of documents and audio that follow them.
         model: Models in place of those in the blueprint, as in the setting `model`.
         mcp: Further MCP servers; see `servers_of_options`.
         trace_file: Where to write the trace.
@@ -176,10 +180,13 @@ def run_once(
     servers = servers_of_options(mcp, settings)
     component = load_component(path, remotes_of(settings), servers)
     check_agents(component, settings)
-    read_images = [read_image(image) for image in images]
+    media: list[ContentPart] = [
+        *(read_image(image) for image in images),
+        *(read_file(document) for document in documents),
+    ]
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
-        whole_input = with_images(run_input, read_images, component.inputs)
+        whole_input = with_media(run_input, media, component.inputs)
         task = _task(component, decision.added_to(whole_input), resume_path)
     except InputsError as error:
         raise with_all_inputs(error, component) from None

@@ -14,7 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright.data.text import short_repr
 from podwright.threads import COMPUTING_THREADS
-from podwright_service.http.errors.problems import SMALLER_BODY, RequestError
+from podwright_service.http.errors.problems import (
+    SMALLER_BODY,
+    RequestError,
+    too_large_detail,
+)
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]
@@ -179,11 +183,10 @@ class AdmissionMiddleware:
         if not length:
             _check_coding(headers)
         if length.isdecimal() and int(length) > self._max_body_bytes:
-            detail = f"The body is larger than {self._max_body_bytes} bytes."
             raise RequestError(
                 413,
                 "body_too_large",
-                detail,
+                too_large_detail(self._max_body_bytes),
                 SMALLER_BODY,
                 {"connection": "close"},
             )

@@ -56,6 +56,11 @@ SMALLER_BODY = (
 """The way out for a request whose body is too large."""
 
 
+def too_large_detail(most_bytes: int) -> str:
+    """What is wrong with a body that is too large; it names the setting, because some clients show nothing else."""
+    return f"The body is larger than {most_bytes} bytes (PODWRIGHT_MAX_BODY_BYTES)."
+
+
 class ErrorEntry(BaseModel):
     """One thing that is wrong in a request."""
 
@@ -190,17 +195,21 @@ def _of_http_error(request: Request, error: HTTPException) -> ProblemDetails:
             exc_info=error,
         )
     if error.status_code == 413:
-        phrase = "body too large"
-        suggestion = SMALLER_BODY
-    else:
-        phrase = HTTPStatus(error.status_code).phrase
-        suggestion = _route_suggestion(request, error)
+        settings = request.app.state.runtime.settings
+        return _problem(
+            path,
+            413,
+            code="body_too_large",
+            detail=too_large_detail(settings.max_body_bytes),
+            suggestion=SMALLER_BODY,
+        )
+    phrase = HTTPStatus(error.status_code).phrase
     return _problem(
         path,
         error.status_code,
         code=phrase.lower().replace(" ", "_"),
         detail=f"{error.detail}: {request.method} {short_repr(path, 200)}.",
-        suggestion=suggestion,
+        suggestion=_route_suggestion(request, error),
     )
 
 
