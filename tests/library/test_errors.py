@@ -47,8 +47,8 @@ CODES = """
     model_request_refused context_window_exceeded content_unsupported content_filtered model_refused
     finish_reason_unknown model_response_invalid model_tool_call_invalid replay_mismatch remote_failed
     remote_unreachable remote_unavailable remote_timeout remote_rejected remote_response_invalid remote_paused
-    remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid mcp_server_failed condition_failed output_invalid
-    loop_limit_reached loop_exhausted limit_exceeded approval_required approval_rejected run_cancelled
+    remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid mcp_server_failed condition_failed
+    output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required approval_rejected run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
 

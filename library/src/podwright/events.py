@@ -311,7 +311,7 @@ class ToolCallFinished(ToolCallEnded):
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
     output: Any = ""
-    """The result as the model gets it: a text, or texts and images; of a function step as JSON data."""
+    """The result as the model gets it: a text, or texts, images and files; of a function step as JSON data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

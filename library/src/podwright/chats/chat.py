@@ -35,7 +35,7 @@ class Chat:
 
     Raises:
         ContextError: The instructions use a name that is no input, or the input has a wrong type.
-        MessagesError: A part of the input is neither a text nor an image.
+        MessagesError: A part of the input is not one of a message.
     """
 
     def __init__(self, run: Run, component: ModelComponent, task: Task) -> None:

@@ -55,8 +55,8 @@ class ChatMessages:
 
         Raises:
             ContextError: The instructions use a name without a value, or the input is neither text, nor named inputs,
-                nor texts and images.
-            MessagesError: A part of the input is neither a text nor an image.
+                nor texts, images and files.
+            MessagesError: A part of the input is not one of a message.
         """
         given = task.parsed_input
         system: tuple[Message, ...] = ()
@@ -171,7 +171,7 @@ def inputs_of(task: Task) -> JsonMapping:
     """The values that the members of a team may use in their instructions: the named inputs of its run.
 
     Raises:
-        ContextError: The input is neither text, nor named inputs, nor texts and images.
+        ContextError: The input is neither text, nor named inputs, nor texts, images and files.
     """
     if isinstance(task.input, list):
         return task.values

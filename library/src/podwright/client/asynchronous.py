@@ -104,7 +104,7 @@ class AsyncClient:
         """Run the component and wait for its result.
 
         Args:
-            input_data: A text, named inputs, or for agents and conductors texts and images.
+            input_data: A text, named inputs, or for agents and conductors texts, images and files.
             trace: Whether the result has the events, the conversation (`messages`) and the usage by model.
             **options: See `RunOptions`.
 

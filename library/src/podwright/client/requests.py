@@ -24,7 +24,7 @@ from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
 
 Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""The input of a run: a text, named inputs, or for agents and conductors texts and images."""
+"""The input of a run: a text, named inputs, or for agents and conductors texts, images and files."""
 
 _TIMEOUTS = Timeouts(connect=10.0, idle=60.0)
 """Seconds; a stream has a heartbeat every 15 seconds."""

@@ -67,10 +67,10 @@ class FunctionAgent(PromptComponent):
     Args:
         name: Its name here, which blueprints and steps use.
         function: Called with the task, and with the `RunContext` if it takes one: in a parameter with that annotation,
-            or in one that is called `context` and has none. The task is a text; if the input has images, a list of
-            texts and images. It returns the answer: a text, or JSON data; None and an empty text are an error, as with
-            models. A generator yields the pieces of a text, which streams pass on. A function that is not async runs in
-            a thread.
+            or in one that is called `context` and has none. The task is a text; if the input has images or files, a
+            list of texts, images and files. It returns the answer: a text, or JSON data; None and an empty text are an
+            error, as with models. A generator yields the pieces of a text, which streams pass on. A function that is
+            not async runs in a thread.
         idempotent: Whether a call may be repeated if its end is unknown.
         models: Names of the models that it reports, `<provider>/<model_name>`. Metrics have a label for each, and a
             call is refused when nothing is left of the run's limits.

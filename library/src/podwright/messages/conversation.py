@@ -52,7 +52,7 @@ from podwright.schemas.validation_errors import to_problems
 MAX_MESSAGES = 10_000
 """Messages of the longest conversation."""
 MAX_PARTS = 100
-"""Texts and images of one message."""
+"""Texts, images and files of one message."""
 PROVIDER = "podwright_provider"
 """The key of the provider that the further fields of an assistant's message came from."""
 
@@ -69,7 +69,7 @@ _Name = Annotated[
 ContentParts = Annotated[
     list[ContentPart], Field(min_length=1, max_length=MAX_PARTS)
 ]
-"""Texts and images of one message."""
+"""Texts, images and files of one message."""
 
 
 @with_config(_OPEN)
@@ -140,7 +140,7 @@ class ToolMessage(TypedDict):
     role: Literal["tool"]
     tool_call_id: _Name
     content: str | list[ContentPart]
-    """A text; or texts and images, of which a protocol without images in results makes a message of its own."""
+    """A text; or texts, images and files, of which a protocol without images in results makes a message of its own."""
 
 
 ConversationMessage = Annotated[
@@ -354,7 +354,7 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
 
 
 def as_content(data: object) -> str | tuple[ContentPart, ...]:
-    """Return any JSON data as the content of a user's message: texts and images as they are, else its text."""
+    """Return any JSON data as the content of a user's message: texts, images and files as they are, else its text."""
     if isinstance(data, list):
         with contextlib.suppress(MessagesError):
             return parse_content(cast("object", data))

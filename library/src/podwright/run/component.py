@@ -87,7 +87,7 @@ DEFAULT_MAX_CORRECTIONS = 2
 """Answers of one chat that do not fit the response model and are asked for again, if a blueprint does not say."""
 
 Input = str | Mapping[str, Any] | list[ContentPart]
-"""A text, named inputs, or for agents and conductors texts and images."""
+"""A text, named inputs, or for agents and conductors texts, images and files."""
 Messages = Sequence[Mapping[str, Any]]
 """Earlier turns of a conversation: the `messages` of a result, or what `podwright.messages.conversation` describes."""
 
@@ -97,7 +97,7 @@ class TaskBody:
     """A request for a run, whatever the kind of component: see `Component.task_from`."""
 
     input: Any
-    """A text, named inputs, texts and images, or the context of a stopped run."""
+    """A text, named inputs, texts, images and files, or the context of a stopped run."""
     messages: object = ()
     """Earlier turns as JSON data."""
     response_model: Any = None
@@ -356,7 +356,7 @@ class Component(ABC):
         """The task of a run inside another run; the event loop stays free while declared inputs are checked.
 
         Args:
-            data: The input: a text, named inputs, or texts and images.
+            data: The input: a text, named inputs, or texts, images and files.
             values: Values of the run around it, which templates and declared inputs may use.
             response_model: The type of the answer; None is the component's own.
 
@@ -532,7 +532,7 @@ class PromptComponent(Component):
         """The task of a run.
 
         Args:
-            data: A text, named inputs, or texts and images.
+            data: A text, named inputs, or texts, images and files.
             response_model: The type of the answer; None is text.
             messages: Earlier turns as JSON data.
 
@@ -552,7 +552,7 @@ class PromptComponent(Component):
         if self.inputs:
             named = self.inputs.complete(by_name(data))
             if isinstance(data, list):
-                # texts and images, beside which only templates have inputs
+                # texts, images and files, beside which only templates have inputs
                 values = named
             elif named != {INPUT: data}:
                 data = named

@@ -54,7 +54,7 @@ class Task:
     """What a component is to do."""
 
     input: Any
-    """A string, an object of named inputs, or a list of texts and images."""
+    """A string, an object of named inputs, or a list of texts, images and files."""
     response_model: Any = None
     """The type that the answer must have; None is text."""
     messages: tuple[Message, ...] = ()

@@ -88,7 +88,7 @@ LONGEST_REPEATED_INPUT = 1000
 Functions = Mapping[str, Callable[..., Any]]
 """Functions by the names that steps use."""
 Context = Mapping[str, Any] | list[ContentPart] | str | None
-"""A text, or texts and images, used as `input`; or named values."""
+"""A text, or texts, images and files, used as `input`; or named values."""
 ResumePath = Sequence[int] | None
 """Indices down to a step."""
 
@@ -372,7 +372,7 @@ class Workflow(Component):
         """The task of a run with these arguments, for `podwright.run.run.execute`.
 
         Args:
-            context: A text, texts and images, or a whole context.
+            context: A text, texts, images and files, or a whole context.
             start_step: See `run`.
             resume_path: See `run`.
             messages: Earlier turns as JSON data; by default those of the stopped run whose context it is.

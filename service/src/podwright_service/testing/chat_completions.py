@@ -57,7 +57,7 @@ def _read_message(data: Mapping[str, Any]) -> Message:
 
 
 def _read_content(content: Any) -> Any:
-    """A text, which may come in parts, or texts and images."""
+    """A text, which may come in parts, or texts, images and files."""
     if isinstance(content, str):
         return content
     parts = as_array(content)

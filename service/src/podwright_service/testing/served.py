@@ -97,7 +97,7 @@ class Served(ABC):
         """Run the component.
 
         Args:
-            input_data: A text, named inputs, or texts and images.
+            input_data: A text, named inputs, or texts, images and files.
             trace: Whether to return an `ExecutionResult` with events and usage instead of the value.
             **options: As the client takes them: `messages`, `user`, `session`, `metadata`, `headers` and so on; see
                 `podwright.client.RunOptions`.
