@@ -31,6 +31,7 @@ from podwright.models.offline.offline import (
     estimate_input,
     estimate_input_audio,
 )
+from podwright.models.protocols import chat_completions
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.testing import ToolCall
@@ -75,9 +76,9 @@ def file(data: str, filename: str = "") -> Any:
     return part
 
 
-def chat_model(provider: Upstream, name: str) -> ChatModel:
+def chat_model(name: str, url: str | None = None) -> ChatModel:
     endpoint = ENDPOINTS.get(name.partition("/")[0], ANY)
-    model = ChatModel(name, Connection(KEY, provider.url), endpoint)
+    model = ChatModel(name, Connection(KEY, url), endpoint)
     model.retries = SOON
     return model
 
@@ -85,7 +86,7 @@ def chat_model(provider: Upstream, name: str) -> ChatModel:
 async def sent_by(provider: Upstream, name: str, *parts: Any) -> list[Any]:
     """What a provider gets after the question."""
     provider.answers([reply(completion("Numbers."))])
-    agent = Agent("reader", "", chat_model(provider, name))
+    agent = Agent("reader", "", chat_model(name, provider.url))
     assert await agent.arun([QUESTION, *parts]) == "Numbers."
     question, *rest = provider.requests[0]["messages"][-1]["content"]
     assert question == QUESTION
@@ -147,11 +148,13 @@ async def test_mistral(provider: Upstream) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["openrouter/x/y", "house/llama"])
+@pytest.mark.parametrize(
+    "name", ["openrouter/x/y", "house/llama", "openai/m", "deepseek/m"]
+)
 async def test_others_get_the_form_of_openai(
     provider: Upstream, name: str
 ) -> None:
-    """So does an endpoint of which nothing is known, whatever the file is; it may refuse it itself."""
+    """So does a server of which nothing is known, whatever the file is; it may refuse it itself."""
     parts = [file(PDF, "a.pdf"), file(WORD, "a.docx"), file(LINK, "b.pdf")]
     assert await sent_by(provider, name, *parts, AUDIO) == [*parts, AUDIO]
 
@@ -228,19 +231,20 @@ async def test_gemini_through_litellm(provider: Upstream) -> None:
         ("deepseek/deepseek-chat", file(PDF), "no files"),
         ("deepseek/deepseek-chat", AUDIO, "no audio"),
         ("azure/mine", file(PDF), "no files"),
+        ("ollama/llama", file(PDF), "no files"),
     ],
     ids=str,
 )
 async def test_what_a_provider_does_not_take(
-    provider: Upstream, name: str, part: Any, reason: str
+    monkeypatch: pytest.MonkeyPatch, name: str, part: Any, reason: str
 ) -> None:
-    """The error names the model and what it does not take, and nothing is sent."""
-    agent = Agent("reader", "", chat_model(provider, name))
+    """The error names the model and what it does not take, before anything is sent to the provider's own URL."""
+    monkeypatch.setenv("AZURE_API_BASE", "https://mine.openai.azure.com")
+    agent = Agent("reader", "", chat_model(name))
     with pytest.raises(errors.ContentUnsupportedError) as caught:
         await agent.arun([QUESTION, part])
     assert name in caught.value.message
     assert reason in caught.value.message
-    assert provider.connections == 0
 
 
 @pytest.mark.parametrize("part", [file(WORD), AUDIO], ids=str)
@@ -263,43 +267,55 @@ async def test_what_claude_does_not_take(claude: Claude, part: Any) -> None:
     assert not claude.requests
 
 
-async def test_a_text_is_taken_by_all(provider: Upstream) -> None:
-    assert await sent_by(
-        provider, "deepseek/deepseek-chat", file(CSV, "a.csv")
-    ) == [CSV_AS_TEXT]
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [(AUDIO, "no audio"), (file(LINK), "URLs"), (file(WORD), "wordproc")],
+    ids=str,
+)
+async def test_what_litellm_does_not_translate(
+    provider: Upstream, part: Any, reason: str
+) -> None:
+    """Audio that it would leave out, and files that it would fetch."""
+    name = "anthropic/claude-haiku-4-5"
+    model = LiteLLMModel(name, Connection(KEY, provider.url))
+    with pytest.raises(errors.ContentUnsupportedError, match=reason):
+        await Agent("reader", "", model).arun([QUESTION, part])
+    assert provider.connections == 0
 
 
-async def test_results_of_tools_in_chat_completions(provider: Upstream) -> None:
+def test_a_text_is_taken_by_all() -> None:
+    body = chat_completions.request_body(
+        ModelRequest("m", (Message("user", (file(CSV, "a.csv"),)),)),
+        "m",
+        ENDPOINTS["deepseek"],
+        provider="deepseek",
+        stream=False,
+    )
+    assert body["messages"][0]["content"] == [CSV_AS_TEXT]
+
+
+def test_results_of_tools_in_chat_completions() -> None:
     """A text is a part of the result; a PDF follows it, and what the model does not take is left out."""
-
-    def read() -> Any:
-        """Read the reports."""
-        return [
-            file(PDF, "may.pdf"),
-            file(CSV, "a.csv"),
-            file(WORD, "b"),
-            AUDIO,
-        ]
-
-    call = {"name": "read", "arguments": "{}"}
-    asked = {"id": "1", "type": "function", "function": call}
-    provider.answers(
-        [reply(completion(None, tool_calls=[asked]))],
-        [reply(completion("Numbers."))],
+    parts: Any = (file(PDF, "may.pdf"), file(CSV, "a.csv"), file(WORD), AUDIO)
+    messages = (
+        Message("user", "Read."),
+        Message("assistant", "", (ToolCall.of("read", "1"),)),
+        Message("tool", parts, tool_call_id="1"),
     )
-    agent = Agent(
-        "reader", "", chat_model(provider, "openai/gpt-5"), tools=[read]
+    body = chat_completions.request_body(
+        ModelRequest("openai/gpt-5", messages),
+        "gpt-5",
+        ENDPOINTS["openai"],
+        provider="openai",
+        stream=False,
     )
-    result = await agent.arun("Read.", trace=True)
-    told, media = provider.requests[1]["messages"][-2:]
+    told, media = body["messages"][2:]
     assert told["role"] == "tool"
     assert told["content"].startswith("[file: may.pdf]\n<file name=")
-    assert "[file: b, not shown: " in told["content"]
+    assert "[file, not shown: " in told["content"]
     assert "[audio, not shown: the model takes no audio]" in told["content"]
     assert media["role"] == "user"
     assert media["content"][1:] == [file(PDF, "may.pdf")]
-    kept = [each for each in result.messages if each["role"] == "tool"]
-    assert kept[0]["content"] == read()
 
 
 async def test_results_of_tools_with_claude(claude: Claude) -> None:

@@ -21,6 +21,7 @@ from podwright import (
     ConditionStep,
     FunctionModel,
     ParallelStep,
+    Remote,
     RunLimits,
     ScriptedModel,
     Workflow,
@@ -31,6 +32,7 @@ from podwright.errors import (
     ModelRequestError,
     UnknownModelError,
 )
+from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
 
@@ -498,3 +500,21 @@ def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:
         serve(agent("Yes.")).post("/run/stream", json={"input": [image]}).text
     )
     assert events.rstrip().endswith('data: {"output":"Yes."}')
+
+
+def test_a_file_that_the_model_does_not_take(serve: Serve) -> None:
+    """The caller is told so with a 422, also by a service in between; nothing has failed."""
+    model = resolve("deepseek/deepseek-chat", None, Connection("key"))
+    reader = serve(Agent("reader", "", model))
+    part: Any = {
+        "type": "file",
+        "file": {"file_data": "data:application/pdf;base64,JVBERi0="},
+    }
+    front = serve(Remote("front", str(reader.base_url)))
+    for client in (reader, front):
+        problem = check_problem(
+            client.post("/run", json={"input": [part]}),
+            422,
+            "content_unsupported",
+        )
+        assert "no files" in problem["detail"]

@@ -150,9 +150,7 @@ class DeclaredInputs:
             "type": "object",
             "properties": asked,
             "required": [
-                name
-                for name in asked
-                if "default" not in self.schemas[name]
+                name for name in asked if "default" not in self.schemas[name]
             ],
             "additionalProperties": False,
         }

@@ -41,6 +41,10 @@ class MediaForms:
     audio_models: str = ""
     """What is in the names of its models that take audio; empty if the names do not say it."""
 
+    def at_other_server(self) -> MediaForms:
+        """Return what is known of a server that is not the provider's own: nothing but the form."""
+        return MediaForms(documents=self.documents or "file")
+
     def of_model(self, model: str) -> MediaForms:
         """Return what one of the provider's models takes."""
         return replace(self, audio=self.audio and self.audio_models in model)
@@ -87,9 +91,15 @@ class Endpoint:
     model_prefix: str = ""
     """Put before the name of a model that does not begin with the first part of this."""
     media: MediaForms = field(default_factory=MediaForms)
-    """Which files and audio it takes, as far as that is known."""
+    """Which files and audio it takes at its own URL, as far as that is known."""
     self_hosted: bool = False
     """Whether it is a server that operators run themselves; no price list knows what its models cost."""
+
+    def media_at(self, *, is_at_vendor: bool) -> MediaForms:
+        """Return which files and audio are taken where the provider is called."""
+        if is_at_vendor or self.self_hosted:
+            return self.media
+        return self.media.at_other_server()
 
 
 _file = files("podwright.models") / "providers.toml"

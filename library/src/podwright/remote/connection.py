@@ -87,6 +87,9 @@ class RemoteConnection(ServiceConnection):
                     f"{self.who}: {detail}",
                     refusal=str(problem.get("refusal") or ""),
                 )
+            case errors.ContentUnsupportedError.code:
+                # no failure of the remote, either
+                error = errors.ContentUnsupportedError(f"{self.who}: {detail}")
             case errors.ApprovalRequired.code:
                 error = self._problem_error(
                     errors.RemotePausedError,

@@ -37,6 +37,7 @@ from podwright.models.http.refusals import (
     transport_error,
 )
 from podwright.models.litellm.http import Wire, clients, watched
+from podwright.models.offline.offline import estimate_input_audio
 from podwright.models.prices import pricing
 from podwright.models.protocols.answer import InvalidResponseError
 from podwright.models.protocols.answer_tool import (
@@ -479,7 +480,7 @@ class LiteLLMModel(ProviderModel):
         body = request_body(
             request,
             self.name,
-            replace(ANY, media=self._media_forms()),
+            replace(ANY, media=self._media_forms(request)),
             provider=self._provider,
             stream=stream,
         )
@@ -516,14 +517,18 @@ class LiteLLMModel(ProviderModel):
                     suggestion="Remove it from config.parameters.",
                 )
 
-    def _media_forms(self) -> MediaForms:
+    def _media_forms(self, request: ModelRequest) -> MediaForms:
         """What the provider takes; LiteLLM drops audio that it cannot translate, and fetches files at URLs."""
         if self._speaks_chat_completions:
-            return self._endpoint.media
+            return self._endpoint.media_at(is_at_vendor=self.is_at_vendor)
+        takes_audio = True
+        if estimate_input_audio(request):
+            litellm = litellm_loader.loaded()
+            takes_audio = litellm.supports_audio_input(self.name)
         return MediaForms(
             only_pdf=self._provider not in _TAKE_OFFICE_FILES,
             document_urls=False,
-            audio=litellm_loader.loaded().supports_audio_input(self.name),
+            audio=takes_audio,
         )
 
     def _translated_error(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from podwright.data.json_data import JsonObject
 from podwright.messages.messages import ModelRequest
 from podwright.models.base import Connection
@@ -31,10 +33,11 @@ class ChatModel(HTTPModel):
 
     def body(self, request: ModelRequest, *, stream: bool) -> JsonObject:
         """See `HTTPModel.body`."""
+        media = self._endpoint.media_at(is_at_vendor=self.is_at_vendor)
         return request_body(
             request,
             self._model,
-            self._endpoint,
+            replace(self._endpoint, media=media),
             provider=self._provider,
             stream=stream,
         )
