@@ -366,6 +366,14 @@ async def test_captured_files_and_audio_are_addresses_or_types(
     ]
     tool = attributes(recorder.named("execute_tool read"))
     assert tool["gen_ai.tool.call.result"] == "[file]\n[file]\n[audio]"
+    await recorder.run(
+        Agent("other", "Help.", "offline/echo"),
+        text={"report": data, "note": "Soon."},
+        capture_content=True,
+    )
+    named = attributes(recorder.named("invoke_agent other"))
+    assert "[file]" in named["gen_ai.input.messages"]
+    assert "Soon." in named["gen_ai.input.messages"]
     assert not [
         span.name for span in recorder.spans if secret in span.to_json()
     ]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
-from podwright.data.json_data import JsonObject, as_array, as_object, to_text
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    to_text,
+)
 
 _KINDS = {"image_url": "image", "file": "file", "input_audio": "audio"}
 """What the types of parts are called that are no texts."""
@@ -36,6 +43,17 @@ def to_shown_text(value: Any) -> str:
     if not parts:
         return to_text(value)
     return "\n".join(map(_text_of_part, parts))
+
+
+def shown_inputs(value: Any) -> Any:
+    """Return named inputs with words for images, files and audio; any other value as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    named = cast("JsonMapping", value)
+    return {
+        name: to_shown_text(item) if media_in(item) else item
+        for name, item in named.items()
+    }
 
 
 def shown_part(part: JsonObject) -> str:

@@ -149,7 +149,7 @@ def _check_file_url(url: str) -> str:
         raise ValueError(
             "A file must be a data URL such as 'data:application/pdf;base64,…', or an https URL"
         )
-    if parsed.media_type.startswith("image/") and not parsed.is_text:
+    if parsed.media_type.startswith("image/"):
         raise ValueError("An image must be a part of the type 'image_url'")
     if parsed.media_type.startswith("audio/"):
         raise ValueError("Audio must be a part of the type 'input_audio'")

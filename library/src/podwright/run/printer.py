@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
-from podwright.data.json_data import as_object, to_text
-from podwright.data.media import media_in, to_shown_text
+from podwright.data.json_data import to_text
+from podwright.data.media import shown_inputs, to_shown_text
 from podwright.data.text import printable, truncate
 from podwright.events import Event
 
@@ -144,7 +144,10 @@ def _describe_run(
         case events.RunStarted(input=None):
             return "bold", "started"
         case events.RunStarted():
-            return "bold", f"started: {_shown_input(event.input)}"
+            return (
+                "bold",
+                f"started: {to_shown_text(shown_inputs(event.input))}",
+            )
         case events.RunFinished():
             used = _used_text(event)
             return (
@@ -259,15 +262,3 @@ def _message(
     | events.ErrorCaught,
 ) -> str:
     return str(event.error.get("message", ""))
-
-
-def _shown_input(value: object) -> str:
-    """The input of a run, without the data of images, files and audio."""
-    named = as_object(value)
-    if not named:
-        return to_shown_text(value)
-    shown = dict(named)
-    for name, item in named.items():
-        if media_in(item):
-            shown[name] = to_shown_text(item)
-    return to_text(shown)

@@ -26,7 +26,7 @@ from opentelemetry.trace import (
 from podwright import events
 from podwright.data.data_urls import parse_data_url
 from podwright.data.json_data import as_object, to_text
-from podwright.data.media import media_in, to_shown_text
+from podwright.data.media import media_in, shown_inputs, to_shown_text
 from podwright.functions.run_context import current_attributes
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart, Message
@@ -462,7 +462,8 @@ def _content(event: events.RunEvent) -> Attributes:
     """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.RunStarted():
-            question = Message("user", as_content(event.input))
+            content = as_content(shown_inputs(event.input))
+            question = Message("user", content)
             return {
                 semconv.INPUT_MESSAGES: _messages([question]),
                 **_value(event),
@@ -507,7 +508,7 @@ def _value(event: events.RunStarted | events.RunFinished) -> Attributes:
     named = as_object(data)
     if named.keys() == {"input"}:  # a text is the named input of a workflow
         data = named["input"]
-    text = Message("user", as_content(data)).text
+    text = Message("user", as_content(shown_inputs(data))).text
     return {semconv.INPUT_VALUE: span_content.cut(text)}
 
 
