@@ -17,6 +17,8 @@ from podwright.run.run import Task, execute
 STOPPED: dict[str, Any] = read_data("stopped_runs.json")
 """By component: the events and the context of a run that waits for a person, and of the run that went on from it."""
 
+NEW_COUNTS = ("input_audio_tokens", "output_audio_tokens")
+
 
 @pytest.fixture(autouse=True)
 def _no_effects() -> None:
@@ -25,6 +27,19 @@ def _no_effects() -> None:
 
 def read_events(stored: list[dict[str, Any]]) -> list[Event]:
     return [adapter().validate_python(event) for event in stored]
+
+
+def without_new_counts(data: Any) -> Any:
+    """Data without the counts that the release did not have, which are 0."""
+    if isinstance(data, list):
+        return list(map(without_new_counts, data))
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: without_new_counts(value)
+        for key, value in data.items()
+        if key not in NEW_COUNTS or value != 0
+    }
 
 
 def task_of(component: Component, data: Any, *resume_path: Any) -> Task:
@@ -37,10 +52,11 @@ def task_of(component: Component, data: Any, *resume_path: Any) -> Task:
 
 @pytest.mark.parametrize("name", STOPPED)
 def test_events_are_read_and_written_as_before(name: str) -> None:
-    """Every event, of each kind of component, is the same JSON data after a round trip."""
+    """Every event, of each kind of component, is the same JSON data after a round trip, but for counts that are new."""
     for part in ("paused", "resumed"):
         stored = STOPPED[name][part]
-        assert [event.to_dict() for event in read_events(stored)] == stored
+        written = [event.to_dict() for event in read_events(stored)]
+        assert without_new_counts(written) == stored
 
 
 @pytest.mark.parametrize("name", STOPPED)
