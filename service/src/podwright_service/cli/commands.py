@@ -40,6 +40,22 @@ Models = Annotated[
         show_default=False,
     ),
 ]
+Images = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image",
+        metavar="FILE",
+        help="An image after the text: a file or an https URL; may be repeated.",
+    ),
+]
+Documents = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="A document or audio after the text: a file, or a document's https URL; may be repeated.",
+    ),
+]
 MCPServers = Annotated[
     list[str] | None,
     typer.Option(
@@ -246,22 +262,8 @@ def run(
             help="A named input; JSON if the component declares another type than a string.",
         ),
     ] = None,
-    images: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--image",
-            metavar="FILE",
-            help="An image after the text: a file or an https URL; may be repeated.",
-        ),
-    ] = None,
-    documents: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="A document or audio after the text: a file, or a document's https URL; may be repeated.",
-        ),
-    ] = None,
+    images: Images = None,
+    documents: Documents = None,
     models: Models = None,
     mcp: MCPServers = None,
     trace: Annotated[
@@ -296,7 +298,7 @@ def run(
 
     Exit codes: 0 success, 1 failure, 2 wrong usage, 3 approval required, 130 interrupted.
     """
-    from podwright_service.cli.inputs import read_attributes
+    from podwright_service.cli.inputs import read_attributes, read_media
     from podwright_service.cli.questions import DecisionOptions
     from podwright_service.cli.running.run import run_once
 
@@ -307,8 +309,7 @@ def run(
             text,
             inputs,
             pairs=pairs or (),
-            images=images or (),
-            documents=documents or (),
+            media=read_media(images or (), documents or ()),
             model=_joined(models),
             mcp=mcp or (),
             **files,

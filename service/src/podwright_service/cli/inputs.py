@@ -250,6 +250,13 @@ def read_file(source: str, option: str = "--file") -> ContentPart:
     return {"type": "file", "file": file}
 
 
+def read_media(
+    images: Sequence[str], documents: Sequence[str]
+) -> list[ContentPart]:
+    """The images of a command line, and then its documents and audio; see `read_image` and `read_file`."""
+    return [*map(read_image, images), *map(read_file, documents)]
+
+
 def with_media(
     run_input: str | dict[str, Any],
     media: Sequence[ContentPart],

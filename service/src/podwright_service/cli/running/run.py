@@ -49,8 +49,6 @@ from podwright_service.cli.console import (
 )
 from podwright_service.cli.inputs import (
     options_of,
-    read_file,
-    read_image,
     read_input,
     with_all_inputs,
     with_media,
@@ -140,8 +138,7 @@ def run_once(
     inputs: str | None = None,
     *,
     pairs: Sequence[str] = (),
-    images: Sequence[str] = (),
-    documents: Sequence[str] = (),
+    media: Sequence[ContentPart] = (),
     model: str | None = None,
     mcp: Sequence[str] = (),
     trace_file: str | None = None,
@@ -158,8 +155,7 @@ def run_once(
         text: The input; `-`, or None without named inputs, is standard input.
         inputs: Named inputs as a JSON object, or `@FILE`.
         pairs: Further named inputs as `NAME=VALUE`.
-        images: Files or URLs of images that follow the text.
-        documents: Files or URLs of documents and audio that follow them.
+        media: Images, documents and audio that follow the text.
         model: Models in place of those in the blueprint, as in the setting `model`.
         mcp: Further MCP servers; see `servers_of_options`.
         trace_file: Where to write the trace.
@@ -180,10 +176,6 @@ def run_once(
     servers = servers_of_options(mcp, settings)
     component = load_component(path, remotes_of(settings), servers)
     check_agents(component, settings)
-    media: list[ContentPart] = [
-        *(read_image(image) for image in images),
-        *(read_file(document) for document in documents),
-    ]
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
         whole_input = with_media(run_input, media, component.inputs)
