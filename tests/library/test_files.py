@@ -188,6 +188,13 @@ async def test_claude(claude: Claude) -> None:
     ]
 
 
+async def test_an_empty_file(claude: Claude) -> None:
+    """Claude takes no empty text."""
+    await claude.agent().arun([file("data:text/plain;base64,")])
+    [document] = claude.requests[0]["messages"][0]["content"]
+    assert document["source"]["data"].strip()
+
+
 async def test_gemini_through_litellm(provider: Upstream) -> None:
     """LiteLLM makes inline data of a PDF and of audio."""
     answer = {

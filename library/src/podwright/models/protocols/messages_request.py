@@ -388,12 +388,11 @@ def _source(url: str) -> JsonObject:
     if parsed is None:
         return {"type": "url", "url": url}
     if parsed.is_text:
+        text = parsed.text()
+        if not text.strip():
+            text = _NOTHING
         # the protocol calls each text so
-        return {
-            "type": "text",
-            "media_type": "text/plain",
-            "data": parsed.text(),
-        }
+        return {"type": "text", "media_type": "text/plain", "data": text}
     media_type = _IMAGE_TYPES.get(parsed.media_type, parsed.media_type)
     return {"type": "base64", "media_type": media_type, "data": parsed.data}
 
