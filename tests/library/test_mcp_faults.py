@@ -16,6 +16,7 @@ from tests.library.upstream import Upstream, server_context, upstream
 from tests.mcp_stub import Handler, MCPStub, event
 
 from podwright import MCPServer
+from podwright.chats.tool_answers import failure_text
 from podwright.errors import MCPServerError
 
 MIB = 2**20
@@ -563,6 +564,20 @@ async def test_a_host_that_is_none() -> None:
     server = MCPServer("https://nowhere.invalid/mcp")
     error = await _failure(server, 20)
     assert error.reason == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("reason", "lasts"), [("unreachable", True), ("drift", False)]
+)
+def test_only_the_model_is_told_not_to_call_again(
+    reason: str, lasts: bool
+) -> None:
+    """The error itself is for people, who read it in logs and in the output of commands too."""
+    error = MCPServerError("The server is away.", reason)
+    told = failure_text("search", error)
+    assert told.startswith("Error: The server is away.")
+    assert told.endswith("Do not call it again in this answer.") is lasts
+    assert "again" not in str(error)
 
 
 async def test_what_is_no_http(provider: Upstream) -> None:

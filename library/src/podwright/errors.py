@@ -706,6 +706,16 @@ class MCPServerError(ToolError):
         super().__init__(message, suggestion=suggestion)
         self.reason = reason
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether another call in the same answer would fail alike."""
+        return self.reason in (
+            "unreachable",
+            "timeout",
+            "refused",
+            "unknown_tool",
+        )
+
 
 class ConditionError(RunError):
     """A condition raised an error, or could not compare what it was given."""

@@ -10,7 +10,7 @@ from podwright.data.json_data import to_text
 from podwright.data.json_forms import to_utf8_text
 from podwright.data.media import parts_with_media, shown_part
 from podwright.data.text import printable, truncate
-from podwright.errors import PodwrightError
+from podwright.errors import MCPServerError, PodwrightError
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart
 from podwright.models.offline.media_tokens import estimate_media
@@ -66,6 +66,8 @@ def failure_text(tool: str, error: PodwrightError) -> str:
     reason = error.message
     if error.run_id is not None:
         reason = f"Tool '{tool}' failed: {error.public_message or reason}"
+    if isinstance(error, MCPServerError) and error.is_lasting:
+        reason += " Do not call it again in this answer."
     return f"Error: {one_line(reason)}"
 
 

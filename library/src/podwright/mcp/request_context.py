@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from podwright.errors import ToolError
+from podwright.errors import MCPServerError
 
 if TYPE_CHECKING:
     from podwright.mcp.server import MCPServer
@@ -33,9 +33,10 @@ def headers_for(server: MCPServer) -> Mapping[str, str]:
     headers = caller_headers.get()
     names = server.headers_from_request
     if headers is None and names:
-        raise ToolError(
+        raise MCPServerError(
             f"The MCP server '{server.name}' needs headers of the caller's request ({', '.join(names)}), which are not "
-            "stored with a background run; do not call it again in this answer.",
+            "stored with a background run.",
+            "refused",
             suggestion="Send the input to POST /run, or have the server take an API key instead of these headers.",
         )
     return headers or {}

@@ -300,7 +300,7 @@ class MCPServer:
                 "unknown_tool",
             )
         return self._error(
-            f"does not have the tool '{name}'; do not call it again in this answer.",
+            f"does not have the tool '{name}'.",
             "unknown_tool",
             "Compare its tools with the lock by `podwright sync --check --mcp`.",
         )

@@ -83,7 +83,7 @@ class Attempt:
     ) -> MCPServerError:
         """Return the error of a server that does not answer."""
         return self.error(
-            f"is not reachable ({detail}); do not call it again in this answer.",
+            f"is not reachable ({detail}).",
             "unreachable",
             suggestion,
         )

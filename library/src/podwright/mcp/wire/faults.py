@@ -73,7 +73,7 @@ def timeout_error(attempt: Attempt) -> MCPServerError:
     # what is left of the time-out, of which the list may have taken some
     seconds = max(0.0, round(attempt.outgoing.seconds, 1))
     return attempt.error(
-        f"gave no answer within {seconds:g} s; do not call it again in this answer.",
+        f"gave no answer within {seconds:g} s.",
         "timeout",
         "Raise its timeout, or that of the tool.",
     )

@@ -181,7 +181,7 @@ class LimitingTransport(httpx2.AsyncBaseTransport):
         if status in _REFUSALS:
             raise attempt.fail(
                 attempt.error(
-                    f"refused the request (HTTP {status}){way}; do not call it again in this answer.",
+                    f"refused the request (HTTP {status}){way}.",
                     "refused",
                     _REFUSALS[status],
                 )
