@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -171,20 +172,27 @@ def keep_data(data: dict[str, str], text: str) -> list[Any]:
     return [data, text]
 
 
-def test_a_value_of_that_name_comes_first() -> None:
-    """An input that is called `run`, declared or not, and an output: blueprints that have one mean what they meant."""
-    run = {"date": "mine", "id": "7"}
-    agent = Agent("a", "{run.date} {run.id}", ECHO)
-    assert agent.run({"run": run}) == "mine 7"
-    declared = Agent(
-        "a", "{run.date}", ECHO, inputs={"run": {"type": "object"}}
+def test_a_value_of_that_name_does_not_stand_for_the_run() -> None:
+    """Its own fields are in brackets; a blueprint that has such a value says which of the two it means."""
+    given = {"input": "x", "run": {"user": "root", "id": "7"}}
+    agent = Agent("a", '{run.user} {["run"].user} {run.id}', ECHO)
+    with run_attributes(user="ann"):
+        assert agent.run(given) == "ann root 7"
+    inputs = {"run": {"type": "object"}}
+    (problem,) = problems_of(
+        lambda: Agent("a", "{run.date}", ECHO, inputs=inputs)
     )
-    assert declared.run({"run": run}) == "mine"
-    flow = flow_of(
-        FunctionStep(make_run, output="run"),
-        FunctionStep(keep, {"text": "{run.date}"}, output="kept"),
-    )
-    assert flow.run("x")["kept"] == "mine"
+    assert "of the run itself" in problem.detail
+    assert '{["run"].date}' in problem.suggestion
+    declared = Agent("a", '{["run"].date}', ECHO, inputs=inputs)
+    assert declared.run({"run": {"date": "mine"}}) == "mine"
+    make = FunctionStep(make_run, output="run")
+    early = FunctionStep(keep, {"text": "{run.date}"}, output="kept")
+    for steps in ((make, early), (early, make)):
+        (problem,) = problems_of(functools.partial(flow_of, *steps))
+        assert "of the run itself" in problem.detail
+    own = FunctionStep(keep, {"text": '{["run"].date}'}, output="kept")
+    assert flow_of(make, own).run("x")["kept"] == "mine"
 
 
 def make_run() -> Json:
@@ -213,8 +221,8 @@ INPUTS: Json = {"q": {"type": "string"}}
         ("{run.dat}", INPUTS, "Did you mean 'date'"),
         ("{run}", INPUTS, "no declared input"),
         ("{run.date.year}", INPUTS, "is a string"),
-        ("{run.date}", {"run": {"type": "string"}}, "is a string"),
-        ("{run.date}", {"run": {"type": "object"}}, ""),
+        ("{run.date}", {"run": {"type": "string"}}, "of the run itself"),
+        ('{["run"].date}', {"run": {"type": "object"}}, ""),
     ],
 )
 def test_what_a_blueprint_shows(
@@ -230,15 +238,6 @@ def test_what_a_blueprint_shows(
     found = check_names(blueprint).problems
     assert bool(found) == bool(problem)
     assert problem in " ".join(map(str, found))
-
-
-def test_both_meanings_at_once_are_a_problem() -> None:
-    """Before a step that writes `run`, its fields are neither those of the run nor of the output."""
-    early = FunctionStep(keep, {"text": "{run.date}"}, output="kept")
-    make = FunctionStep(make_run, output="run")
-    (problem,) = problems_of(lambda: flow_of(early, make))
-    assert problem.pointer == "/steps/0/arguments/text"
-    assert "no step before it writes 'run'" in problem.detail
 
 
 def test_the_start_is_recorded(clock: Clock) -> None:

@@ -62,8 +62,9 @@ class Expression:
 
     @property
     def is_of_run(self) -> bool:
-        """Whether it is about the run, unless there is a value of that name."""
-        return self.name == RUN and self.fields[:1] in _OF_RUN
+        """Whether it is about the run; `{["run"].date}` is a field of a value that is called `run`."""
+        is_quoted = self.text.startswith("[")
+        return self.name == RUN and self.fields[:1] in _OF_RUN and not is_quoted
 
 
 def is_name(text: str) -> bool:

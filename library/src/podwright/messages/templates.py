@@ -5,7 +5,8 @@ A field is the key of an object or the index of a list: `{ticket.category}`, `{i
 Braces that are not around a name stay as they are, because prompts have JSON, code and LaTeX in them. The exception is
 JSON whose braces are all doubled, as in a format string of Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
 
-`{run.date}` and the like are of the run that fills the template, unless the context has a value called `run`.
+`{run.date}` and the like are of the run that fills the template, also if the context has a value called `run`: a caller
+who gives one is not believed to be somebody else.
 
 No name stays unfilled: it is an error if the context lacks it. So is a text in braces that names a value in a way that
 is not filled, such as `{ticket.a key}`. Brackets after an unknown name are code: `{row["x"]}`.
@@ -255,13 +256,13 @@ def _find_value(
     expression: Expression, context: Context
 ) -> tuple[str, Any] | None:
     """The name and the value of the first word of an expression; None if there is no such value."""
-    name = find_name(expression.name, context)
-    if name is not None:
-        return name, context[name]
     run = current()
-    if run is None or not expression.is_of_run:
+    if run is not None and expression.is_of_run:
+        return RUN, run.template_values
+    name = find_name(expression.name, context)
+    if name is None:
         return None
-    return RUN, run.template_values
+    return name, context[name]
 
 
 def _field_of(value: Any, key: str, subject: str, *, literal: str) -> Any:

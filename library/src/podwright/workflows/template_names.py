@@ -288,7 +288,10 @@ class NameCheck:
         name = find_name(expression.name, known)
         schema = known.get(name or "")
         is_written = find_name(expression.name, self.written) is not None
-        if name is None and expression.is_of_run and not is_written:
+        if expression.is_of_run:
+            if name is not None or is_written:
+                self.findings.problems.append(_run_problem(expression, pointer))
+                return
             name = RUN
             schema = _OF_RUN
         if name is None:
@@ -332,6 +335,16 @@ class NameCheck:
                     suggestion=f"{suggest_name(expression, [other])} If it is an input, declare it in 'inputs'.",
                 )
         return None
+
+
+def _run_problem(expression: Expression, pointer: str) -> Problem:
+    """The problem of a name that stands for the run, where a value is called so too."""
+    own = f'["{RUN}"]' + expression.text.removeprefix(RUN)
+    return Problem(
+        pointer,
+        detail=f"'{{{expression.text}}}' is of the run itself, and a value is called '{RUN}'.",
+        suggestion=f"Write '{{{own}}}' for the value, or rename it.",
+    )
 
 
 def _suggest(expression: Expression, known: Known) -> str:
