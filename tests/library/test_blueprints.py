@@ -252,7 +252,7 @@ UNKNOWN: dict[str, tuple[Callable[[], object], str, str]] = {
        for kind in KINDS},
     "a misspelt option": (lambda: Workflow("flow", [ApprovalStep("?")], verbos=True), "verbos", "'verbose'"),  # pyright: ignore[reportCallIssue]
     "an option of another kind": (
-        lambda: Conductor("desk", "", "a/b", [AGENTS["writer"]], tools=[len]), "tools", "agents",  # pyright: ignore[reportCallIssue]
+        lambda: Pipeline("line", [AGENTS["writer"]], tools=[len]), "tools", "agents",  # pyright: ignore[reportCallIssue]
     ),
 }  # fmt: skip
 

@@ -240,9 +240,8 @@ def test_a_run_that_had_other_mcp_tools(releases: Releases) -> None:
         "type": "Workflow",
         "name": "desk",
         "steps": [
+            {"type": "approval_step", "name": "ask", "message": "Read?"},
             {**step, "name": "read"},
-            {"type": "approval_step", "name": "ask", "message": "Again?"},
-            {**step, "name": "read again"},
         ],
     }
     first = definition("read_file")
@@ -262,10 +261,9 @@ def test_a_run_that_had_other_mcp_tools(releases: Releases) -> None:
         until(lambda: notice_of(client, url) != "")
         client.post(f"{url}/move", json={}).raise_for_status()
         until(lambda: notice_of(client, url) == "")
-        assert len(stub.calls) == 1
         client.post(f"{url}/approve", json={}).raise_for_status()
         assert wait(client, url)["status"] == "succeeded"
-        assert len(stub.calls) == 2
+        assert len(stub.calls) == 1
 
 
 def test_runs_of_two_blueprints_at_once(releases: Releases) -> None:
