@@ -13,6 +13,7 @@ from podwright.components import ApprovalStep
 from podwright.errors import (
     ApprovalRequired,
     BlueprintValidationError,
+    ConfigurationError,
     LimitExceededError,
     LoopLimitError,
     OutputError,
@@ -453,3 +454,38 @@ async def test_what_a_tool_of_a_conductor_runs_is_a_part_of_the_call() -> None:
     conductor = Conductor("desk", "", model, [skill], tools=[helper])
     assert await conductor.arun("go") == "done"
     assert seen == {"skill": False, "inner": True}
+
+
+HISTORY = [
+    {"role": "user", "content": "I am Ada."},
+    {"role": "assistant", "content": "Hello Ada."},
+]
+
+
+def test_a_skill_may_be_given_the_conversation() -> None:
+    """It gets what was said before, and what is said now, before its task; another skill gets its task alone."""
+    talks, works = ScriptedModel("Ada it is."), ScriptedModel("done")
+    skills = [Agent("talker", "Talk.", talks), Agent("worker", "Work.", works)]
+    model = ScriptedModel(
+        [task("talker", "name her"), task("worker", "work", "2")], "Ada."
+    )
+    conductor = Conductor("desk", "", model, skills, conversation=["talker"])
+    result = conductor.run("Who am I?", messages=HISTORY, trace=True)
+    assert result.value == "Ada."
+    said = [message.text for message in talks.requests[0].messages]
+    assert said == ["Talk.", "I am Ada.", "Hello Ada.", "Who am I?", "name her"]
+    alone = [message.text for message in works.requests[0].messages]
+    assert alone == ["Work.", "work"]
+    blueprint = conductor.to_blueprint()
+    assert blueprint["skills"][0]["conversation"] is True
+    assert Conductor.from_blueprint(blueprint).to_blueprint() == blueprint
+    named = {**blueprint, "skills": []}
+    named["skills"] = [
+        {"type": "Agent", "name": skill.name, "conversation": True}
+        for skill in skills
+    ]
+    agents = {skill.name: skill for skill in skills}
+    again = Conductor.from_blueprint(named, agents=agents)
+    assert again.to_blueprint() == named
+    with pytest.raises(ConfigurationError, match="'talkr'"):
+        Conductor("desk", "", model, skills, conversation=["talkr"])

@@ -10,7 +10,7 @@ from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.data.tool_names import TOOL_NAME
 from podwright.steps.registry import collect, walk_steps
 
-_REFERENCE_KEYS = {"type", "name", "version", "description"}
+_REFERENCE_KEYS = {"type", "name", "version", "description", "conversation"}
 """The keys of a member that is nothing but a reference to an agent."""
 _OF_SERVER = re.compile(r"/mcp/\d+/tools$")
 """The JSON pointer of tools that are not functions, but an MCP server's."""

@@ -234,6 +234,14 @@ class MemberBlueprint(Described, total=False):
 
 
 @with_config(CLOSED)
+class SkillBlueprint(MemberBlueprint, total=False):
+    """An agent that the model of a conductor gives tasks to."""
+
+    conversation: bool
+    """Whether it is given the conversation before its task; by default it is not."""
+
+
+@with_config(CLOSED)
 class ConductorBlueprint(Described, total=False):
     """A conductor (spec §2.3)."""
 
@@ -242,7 +250,7 @@ class ConductorBlueprint(Described, total=False):
     instructions: Required[Prompt]
     skills: Required[
         Annotated[
-            list[MemberBlueprint],
+            list[SkillBlueprint],
             Field(min_length=1, max_length=64),
             AfterValidator(_unique_names),
         ]
@@ -275,7 +283,7 @@ _SHAPES_BY_KEY: JsonObject = {
     "tools": ToolEntry,
     "schema": ToolSchema,
     "function": ToolFunction,
-    "skills": MemberBlueprint,
+    "skills": SkillBlueprint,
     "workflow": WorkflowBlueprint,
     "limits": Limits,
     "mcp": MCPEntry,

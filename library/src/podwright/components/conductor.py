@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
+    Collection,
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
@@ -20,8 +21,9 @@ from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.data.names import INPUT
+from podwright.data.text import did_you_mean, short_repr
 from podwright.data.tool_names import REVISE_PLAN, skill_tool_names
-from podwright.errors import InputsError
+from podwright.errors import ConfigurationError, InputsError
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
@@ -46,6 +48,7 @@ class Conductor(TeamComponent, ModelComponent):
         planning: Whether it makes a plan first, which it may revise.
         max_loops: Most model calls of its own in one run, after planning.
         tools: Functions that it may call itself, as an agent does.
+        conversation: The names of skills that are given the conversation before their task.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
 
     Raises:
@@ -64,13 +67,14 @@ class Conductor(TeamComponent, ModelComponent):
         max_loops: int = DEFAULT_MAX_LOOPS,
         *,
         tools: Sequence[Callable[..., Any]] = (),
+        conversation: Collection[str] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         own_tools = tools_by_name(tools)
         fields: JsonObject = {
             "name": name,
             "instructions": instructions,
-            "skills": entries_of(skills, "skill"),
+            "skills": _skill_entries(skills, conversation),
             "config": {
                 "model": model,
                 "max_loops": max_loops,
@@ -89,6 +93,12 @@ class Conductor(TeamComponent, ModelComponent):
 
     def _set_tools(self, tools: Mapping[str, Tool]) -> None:
         self._tools = tools
+
+    @property
+    def _in_conversation(self) -> Collection[str]:
+        """The names of the skills that are given the conversation."""
+        entries = self._blueprint["skills"]
+        return {each["name"] for each in entries if each.get("conversation")}
 
     @property
     def skills(self) -> Sequence[Component]:
@@ -117,7 +127,9 @@ class Conductor(TeamComponent, ModelComponent):
         """Make a plan if `planning` is set, then chat with the skills as tools."""
         chat = Chat(run, self, task)
         values = inputs_of(task)
-        state = _PlanState(run, values)
+        # what came before, and what the user says now
+        talk = (*chat.messages.earlier, *chat.messages.turn)
+        state = _PlanState(run, values, talk, self._in_conversation)
         tools: dict[str, Tool] = {}
         for name, skill in self._skills.items():
             tools[name] = _skill_tool(
@@ -166,6 +178,10 @@ class _PlanState:
     run: Run
     values: JsonMapping
     """The named inputs of the run, which the instructions of skills may use."""
+    conversation: tuple[Message, ...]
+    """The conversation up to the input of the run."""
+    in_conversation: Collection[str]
+    """The names of the skills that are given it."""
     revision: int = -1
     steps: list[PlanStep] = field(default_factory=list[PlanStep])
     begun: set[int] = field(default_factory=set[int])
@@ -207,6 +223,8 @@ class _PlanState:
             run = self.run.child(skill, path)
             data = {INPUT: task, **inputs} if inputs else task
             nested_task = await skill.nested_task(data, self.values)
+            if skill.name in self.in_conversation:
+                nested_task = replace(nested_task, messages=self.conversation)
             value = await run.execute(nested_task)
         return to_text(skill.output(value, run.data))
 
@@ -387,6 +405,30 @@ def _purpose(name: str, skill: Component, values: JsonMapping) -> str:
     if name == skill.name:
         return line
     return f"{skill.name}: {line}"
+
+
+def _skill_entries(
+    skills: Sequence[Component], conversation: Collection[str]
+) -> list[JsonObject]:
+    """The entries of skills in a blueprint.
+
+    Raises:
+        ConfigurationError: A skill is no component, or a name of `conversation` is that of no skill.
+    """
+    entries = entries_of(skills, "skill")
+    names = [entry["name"] for entry in entries]
+    for name in conversation:
+        if name not in names:
+            raise ConfigurationError(
+                f"'conversation' names {short_repr(name)}, which is no skill.",
+                suggestion=did_you_mean(name, names),
+            )
+    return [
+        {**entry, "conversation": True}
+        if entry["name"] in conversation
+        else entry
+        for entry in entries
+    ]
 
 
 def _by_tool_name(skills: Sequence[Component]) -> dict[str, Component]:

@@ -242,6 +242,8 @@ class _Team:
             options["model"] = self._model
         config = self._config_of(entry.get("config", {}))
         whole = {"instructions": "", **entry, "config": config}
+        # it says how the conductor calls its skill
+        whole.pop("conversation", None)
         return Agent.from_blueprint(
             whole, self._functions, self._validate, mcp=self._mcp, **options
         )
