@@ -184,6 +184,31 @@ def test_a_call_reports_so_often() -> None:
     assert [event.text for event in found] == numbers * 2
 
 
+async def test_further_reports_cost_the_event_loop_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread reports faster than the loop emits, so what will be dropped must not wait there."""
+    loop = asyncio.get_running_loop()
+    schedule = loop.call_soon_threadsafe
+    scheduled = 0
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        nonlocal scheduled
+        scheduled += 1
+        return schedule(*args, **kwargs)
+
+    def report(context: RunContext) -> str:
+        for _ in range(2 * MAX_REPORTS):
+            context.report("x")
+        return "told"
+
+    flow = Workflow("flow", [FunctionStep(report, name="report")])
+    monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+    result = await flow.arun("x", trace=True)
+    assert len(reports(result)) == MAX_REPORTS
+    assert scheduled < MAX_REPORTS + 10
+
+
 def test_nobody_is_told_after_the_call() -> None:
     """Of a function that goes on in its thread after its time-out, although the run goes on, too."""
     over = threading.Event()

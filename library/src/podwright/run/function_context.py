@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -81,12 +82,15 @@ class _Progress:
         self._run = run
         self._call = call
         self._is_over = is_over
-        self._left = MAX_REPORTS
+        self._numbers = itertools.count()
         self._context = copy_context()
         """Where the function is called, as in `_Reports`."""
 
     def report(self, text: str, data: Any) -> None:
         """Emit an event; this may be another thread than that of the run."""
+        # counted here, because a thread may report faster than the event loop emits
+        if next(self._numbers) >= MAX_REPORTS:
+            return
         loop = self._run.loop
         if _is_running(loop):
             self._emit_in_context(text, data)
@@ -101,9 +105,8 @@ class _Progress:
 
     def _emit(self, text: str, data: Any) -> None:
         run = self._run
-        if run.is_closed or self._is_over() or self._left == 0:
+        if run.is_closed or self._is_over():
             return
-        self._left -= 1
         path = run.path
         tool_call: int | None = None
         if self._call is not None:
