@@ -25,9 +25,11 @@ from podwright import (
     Workflow,
     tool,
 )
+from podwright.data.json_data import to_exact_json_data
 from podwright.errors import RunError, ToolError
 from podwright.events import Event, adapter
 from podwright.journal.journal import Journal
+from podwright.messages import shared_state
 from podwright.messages.shared_state import (
     MAX_NAMES,
     MAX_STATE,
@@ -272,6 +274,8 @@ def test_names_are_texts() -> None:
     names: dict[Any, Any] = state.values
     names[7] = "x"
     assert "the value of 7 in the state" in state.settle()
+    names["\ud83d"] = "half a character"
+    assert "surrogates not allowed" in state.settle()
     assert state.take_change() is None
     assert not names
 
@@ -325,6 +329,25 @@ def test_what_is_recorded_does_not_change() -> None:
     assert first == StateChange({"list": [1]})
     assert state.take_change() == StateChange({"list": [1, 2]})
     assert SharedState({}, [StateChange({"a": 1}), StateChange({}, ("a",))]).values == {}  # fmt: skip
+
+
+def test_a_thread_may_change_a_value_while_it_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No other call fails for that, and the value is not put back under the hands of the thread."""
+    state = SharedState()
+    cart = state.values["cart"] = [1]
+
+    def change_and_convert(value: Any) -> Any:
+        data = to_exact_json_data(value)
+        cart.append(2)
+        return data
+
+    monkeypatch.setattr(shared_state, "to_exact_json_data", change_and_convert)
+    assert not state.settle()
+    monkeypatch.undo()
+    assert state.values["cart"] is cart
+    assert state.take_change() == StateChange({"cart": [1, 2]})
 
 
 def test_a_workflow_that_goes_on_has_it() -> None:

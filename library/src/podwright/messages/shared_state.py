@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from podwright.data.json_data import (
     JsonMapping,
@@ -140,7 +140,19 @@ def _to_json(name: object, value: Any) -> bytes:
     """
     if not isinstance(name, str):
         raise TypeError("its name is not a text")
-    data = to_exact_json_data(value)
-    if data != value:
-        raise TypeError(f"{short_repr(value)} is not JSON data")
+    name.encode()
+    snapshot = _snapshot(value)
+    data = to_exact_json_data(snapshot)
+    if data != snapshot:
+        raise TypeError(f"{short_repr(snapshot)} is not JSON data")
     return to_json_bytes(data)
+
+
+def _snapshot(value: Any) -> Any:
+    """A copy of lists and dictionaries, which functions in threads may change meanwhile."""
+    if type(value) is dict:
+        members = cast("JsonObject", value)
+        return {key: _snapshot(item) for key, item in members.copy().items()}
+    if type(value) is list:
+        return [_snapshot(item) for item in cast("list[Any]", value).copy()]
+    return value
