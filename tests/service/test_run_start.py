@@ -12,14 +12,18 @@ from tests.service.support import Serve, check_problem, pointers
 
 from podwright import (
     Agent,
+    ApprovalRequired,
     ApprovalStep,
     FunctionModel,
     FunctionStep,
     RunContext,
     Workflow,
+    run_attributes,
     tool,
 )
 from podwright.functions import run_start
+from podwright.journal.kept import KEPT
+from podwright.journal.saved_run import SAVED_RUN
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.saved_states import STATE
 
@@ -234,3 +238,40 @@ def test_no_caller_chooses_what_is_kept(serve: Serve) -> None:
         serve(GATE).post("/run", json=body), 422, "inputs_invalid"
     )
     assert pointers(problem) == ["/inputs/_kept"]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"began": 1e300}, {"began": "nan"}, {"user": "x" * 500}],
+    ids=["no date", "no number", "a long user"],
+)
+def test_a_forged_start_is_an_error_of_its_caller(
+    serve: Serve, forged: dict[str, Any]
+) -> None:
+    """Where the operator trusts the contexts of callers."""
+    for component in (CLERK, GATE):
+        context, resume_path = paused(component)
+        if KEPT in context:
+            context[KEPT]["start"] |= forged
+        else:
+            context[SAVED_RUN]["events"][0] |= forged
+        body = {"inputs": context, "resume_path": resume_path}
+        response = serve(component, trust_contexts=True).post("/run", json=body)
+        check_problem(response, 422, "input_invalid")
+
+
+def test_a_forged_state_is_an_error_of_its_caller(serve: Serve) -> None:
+    """Where the operator trusts the contexts of callers."""
+    context, resume_path = paused(GATE)
+    context[KEPT]["state"] = [[1, 2]]
+    body = {"inputs": context, "resume_path": resume_path}
+    response = serve(GATE, trust_contexts=True).post("/run", json=body)
+    check_problem(response, 422, "input_invalid")
+
+
+def paused(component: Agent | Workflow) -> tuple[dict[str, Any], Any]:
+    """The context and the path of a run in this process that waits for a person."""
+    with run_attributes(**SAID), pytest.raises(ApprovalRequired) as pause:
+        component.run("x")
+    assert pause.value.context is not None
+    return dict(pause.value.context), pause.value.resume_path

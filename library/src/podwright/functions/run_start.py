@@ -63,9 +63,17 @@ class RunStart:
                 dict(data.get("metadata", {})),
             ),
         )
-        start.attributes.check()
-        template_values(start.began, start.attributes)
+        start.check()
         return start
+
+    def check(self) -> None:
+        """Check what a caller has carried of a run.
+
+        Raises:
+            ConfigurationError, OSError, OverflowError, ValueError: It is no start that a run can have.
+        """
+        self.attributes.check()
+        template_values(self.began, self.attributes)
 
 
 def template_values(began: float, attributes: RunAttributes) -> JsonObject:

@@ -33,7 +33,10 @@ class Kept:
         kept = as_object(data)
         try:
             start = RunStart.from_dict(kept["start"])
-            return cls(start, dict(kept["state"]))
+            state = kept["state"]
+            if not isinstance(state, dict):
+                raise TypeError("a state has values by name")
+            return cls(start, as_object(state))
         except (
             ConfigurationError,
             KeyError,

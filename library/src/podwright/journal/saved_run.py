@@ -19,8 +19,9 @@ from podwright.data.json_data import (
     as_object,
     to_json_data,
 )
-from podwright.errors import InputError
+from podwright.errors import ConfigurationError, InputError
 from podwright.events import Event, adapter
+from podwright.functions.run_start import RunStart
 from podwright.journal.journal import Journal, JournalStore
 from podwright.messages.approvals import ApprovalId, Decision
 
@@ -122,6 +123,9 @@ class SavedRun:
                 adapter().validate_python(event)
                 for event in as_array(saved.get("events"))
             ]
+            for event in recorded:
+                if isinstance(event, events.RunStarted):
+                    RunStart.of(event).check()
             decisions: dict[ApprovalId, Decision] = {}
             for entry in map(as_object, as_array(saved.get("decisions"))):
                 decision = Decision(
@@ -142,7 +146,14 @@ class SavedRun:
                 events=tuple(recorded),
                 decisions=decisions,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (
+            ConfigurationError,
+            KeyError,
+            OSError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise InputError(
                 f"Expected the state of a paused run under '{SAVED_RUN}' of the context.",
                 suggestion="Use the `context` of the error that paused the run, unchanged.",
