@@ -26,7 +26,7 @@ from podwright import (
     tool,
 )
 from podwright.data.json_data import to_exact_json_data
-from podwright.errors import RunError, ToolError
+from podwright.errors import ConditionError, RunError, ToolError
 from podwright.events import Event, adapter
 from podwright.journal.journal import Journal
 from podwright.messages import shared_state
@@ -181,8 +181,8 @@ async def test_failed_calls_are_recorded_too() -> None:
     assert again.data["caught"] == 2
 
 
-async def test_conditions_read_it() -> None:
-    """What one changes is recorded with the next call."""
+async def test_conditions_share_it() -> None:
+    """What one changes is recorded with its result, which a new attempt does not ask for again."""
 
     def is_second(context: dict[str, Any], run: RunContext) -> bool:
         return count(run) == 2
@@ -197,8 +197,43 @@ async def test_conditions_read_it() -> None:
     )
     result, recorded = await attempt(flow)
     assert result.data["then"] == 3
-    ends = [event for event in recorded if event.type == "tool_call_finished"]
-    assert ends[-1].state == StateChange({"count": 3})
+    (checked,) = [each for each in recorded if each.type == "condition_checked"]
+    assert checked.state == StateChange({"count": 2})
+    for number in range(1, len(recorded)):
+        again, _ = await attempt(flow, recorded[:number], 2)
+        assert again.data["then"] == 3
+
+
+def test_a_condition_that_leaves_what_cannot_be_kept() -> None:
+    """It fails itself, and not the next call."""
+
+    def spoil(context: dict[str, Any], run: RunContext) -> bool:
+        run.state["count"] = b"x"
+        return True
+
+    step_after = ConditionStep("spoil", [step(count, "then")])
+    flow = Workflow("flow", [step_after], conditions={"spoil": spoil})
+    with pytest.raises(ConditionError, match="'spoil': the value of 'count'"):
+        flow.run("x")
+
+
+def test_a_pause_in_a_chat_keeps_what_a_condition_has_changed() -> None:
+    """The condition before it is not asked again."""
+
+    def is_first(context: dict[str, Any], run: RunContext) -> bool:
+        return count(run) == 1
+
+    model = ScriptedModel(ToolCall.of("pay"), "done", "done")
+    clerk = Agent("clerk", "Do.", model, tools=[pay])
+    flow = Workflow(
+        "flow",
+        [ConditionStep("is_first", [clerk]), step(read, "all")],
+        conditions={"is_first": is_first},
+    )
+    with pytest.raises(ApprovalRequired) as pause:
+        flow.run("x")
+    context = json.loads(json.dumps(pause.value.context))
+    assert flow.run(context, trace=True).data["all"] == {"count": 2}
 
 
 async def test_calls_at_once_change_the_same_state() -> None:

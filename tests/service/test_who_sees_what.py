@@ -20,6 +20,7 @@ from podwright import (
     Agent,
     AgentStep,
     ApprovalStep,
+    ConditionStep,
     Conductor,
     FunctionModel,
     RunContext,
@@ -99,6 +100,11 @@ def outer_answer(request: ModelRequest) -> Any:
     return [ToolCall.of("note", "1", word="my question")]
 
 
+def check(context: dict[str, Any], run: RunContext) -> bool:
+    run.state["checked"] = "inner-state"
+    return True
+
+
 def components() -> dict[str, Any]:
     agent = Agent(
         "outer",
@@ -107,13 +113,13 @@ def components() -> dict[str, Any]:
         tools=[note],
     )
     steps = [
-        TryStep([AgentStep(inner())], retries=1),
+        ConditionStep("check", [TryStep([AgentStep(inner())], retries=1)]),
         ApprovalStep("Go on?"),
         inner("x"),
     ]
     return {
         "agent": agent,
-        "workflow": Workflow("flow", steps),
+        "workflow": Workflow("flow", steps, conditions={"check": check}),
         "conductor": Conductor(
             "chief",
             "Lead (outer-instructions).",

@@ -408,6 +408,12 @@ class ConditionChecked(RunEvent):
     step: str = ""
     condition: str = ""
     result: bool = False
+    state: StateChange | None = None
+    """What its function has changed in the state of the run; the event as JSON has none if nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-compatible data."""
+        return _without_empty(RunEvent.to_dict(self), "state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

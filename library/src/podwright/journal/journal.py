@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from podwright.errors import InputsError
 from podwright.events import (
+    ConditionChecked,
     Event,
     RunEnded,
     RunStarted,
@@ -108,7 +109,10 @@ class Journal:
             case RunStarted(parent_id=None) if self.start is None:
                 self.start = RunStart.of(event)
             # a run in another container has a state of its own
-            case ToolCallEnded(remote=None, state=StateChange() as change):
+            case (
+                ToolCallEnded(remote=None, state=StateChange() as change)
+                | ConditionChecked(remote=None, state=StateChange() as change)
+            ):
                 self.state_changes.append(change)
             case _:
                 pass

@@ -13,6 +13,7 @@ from podwright.conditions import Conditions, calls_function, holds
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.data.text import did_you_mean
 from podwright.errors import (
+    ConditionError,
     ConfigurationError,
     PodwrightError,
     ResumePathError,
@@ -20,6 +21,7 @@ from podwright.errors import (
 from podwright.events import ConditionChecked, Event
 from podwright.messages.approvals import ApprovalId, Decision, Question
 from podwright.messages.messages import Message
+from podwright.messages.shared_state import SharedState, StateChange
 from podwright.messages.templates import visible
 from podwright.messages.usage import limits_of_blueprint
 from podwright.models.retries import Retries
@@ -324,10 +326,17 @@ class StepRunner:
         if not calls_function(reference, self._conditions):
             return await self._check_condition(reference, step, scope, path)
         async with self._run.journal.call(in_tool=self._run.in_tool):
-            return await self._check_condition(reference, step, scope, path)
+            return await self._check_condition(
+                reference, step, scope, path, self._run.state
+            )
 
     async def _check_condition(
-        self, reference: JsonMapping, step: str, scope: Scope, path: Path
+        self,
+        reference: JsonMapping,
+        step: str,
+        scope: Scope,
+        path: Path,
+        state: SharedState | None = None,
     ) -> bool:
         """Evaluate a condition, and emit the result."""
         result = await holds(
@@ -337,12 +346,20 @@ class StepRunner:
             self._run.count_text,
             values=scope.values,
         )
+        change: StateChange | None = None
+        if state is not None:
+            if problem := state.settle():
+                raise ConditionError(
+                    f"Condition '{reference['name']}': {problem}."
+                )
+            change = state.take_change()
         self.emit(
             ConditionChecked,
             path,
             step=step,
             condition=reference["name"],
             result=result,
+            state=change,
         )
         return result
 

@@ -81,6 +81,8 @@ def public_event(event: Event) -> Event | None:
             | events.ToolCallFailed()
         ):
             return _public_tool_call(event, is_own=is_own_chat)
+        case events.ConditionChecked():
+            return replace(event, state=None)
         case events.PlanMade():
             steps = tuple(replace(step, task=HIDDEN) for step in event.steps)
             return replace(event, steps=steps)
