@@ -33,10 +33,10 @@ class Kept:
         kept = as_object(data)
         try:
             start = RunStart.from_dict(kept["start"])
-            state = kept["state"]
-            if not isinstance(state, dict):
+            state = as_object(kept["state"])
+            if state is not kept["state"]:
                 raise TypeError("a state has values by name")
-            return cls(start, as_object(state))
+            return cls(start, state)
         except (
             ConfigurationError,
             KeyError,
