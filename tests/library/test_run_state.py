@@ -382,7 +382,7 @@ def test_a_thread_may_change_a_value_while_it_is_recorded(
     assert not state.settle()
     monkeypatch.undo()
     assert state.values["cart"] is cart
-    assert state.take_change() == StateChange({"cart": [1, 2]})
+    assert state.take_change() == StateChange({"cart": [1, 2, 2]})
 
 
 def test_a_workflow_that_goes_on_has_it() -> None:

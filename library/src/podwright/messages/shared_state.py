@@ -141,15 +141,18 @@ def _to_json(name: object, value: Any) -> bytes:
     if not isinstance(name, str):
         raise TypeError("its name is not a text")
     name.encode()
-    snapshot = _snapshot(value)
-    data = to_exact_json_data(snapshot)
-    if data != snapshot:
-        raise TypeError(f"{short_repr(snapshot)} is not JSON data")
+    data = to_exact_json_data(value)
+    if data != value:
+        # perhaps a function in a thread has changed it meanwhile
+        value = _snapshot(value)
+        data = to_exact_json_data(value)
+    if data != value:
+        raise TypeError(f"{short_repr(value)} is not JSON data")
     return to_json_bytes(data)
 
 
 def _snapshot(value: Any) -> Any:
-    """A copy of lists and dictionaries, which functions in threads may change meanwhile."""
+    """A copy of lists and dictionaries, each of which is copied in one step."""
     if type(value) is dict:
         members = cast("JsonObject", value)
         return {key: _snapshot(item) for key, item in members.copy().items()}
