@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -419,6 +420,42 @@ def test_a_skill_asks_for_the_inputs_that_it_declares() -> None:
     (asked,) = clerk.requests
     assert asked.messages[0].text == "Sell 2 fig of [3] to Ada."
     assert asked.messages[1].text.endswith("sell")
+
+
+@pytest.mark.parametrize("name", ["name", "skill", "self", "inputs", "path"])
+def test_an_input_of_a_skill_may_have_any_name(name: str) -> None:
+    """Also that of something else in its call."""
+    clerk = ScriptedModel("sold")
+    skill = Agent(
+        "clerk", f"For {{{name}}}.", clerk, inputs={name: {"type": "string"}}
+    )
+    call = ToolCall.of("clerk", task="sell")
+    arguments = json.dumps({"task": "sell", name: "Ada"})
+    model = ScriptedModel([replace(call, arguments=arguments)], "done")
+    assert Conductor("shop", "Lead.", model, [skill]).run("go") == "done"
+    assert clerk.requests[0].messages[0].text == "For Ada."
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"), [({"type": "string"}, "7"), ({"type": "integer"}, 7)]
+)
+def test_an_input_of_a_skill_may_be_its_task(schema: Any, told: Any) -> None:
+    """The model says once what the task is; a task that the caller has named stays."""
+    clerk = ScriptedModel("sold", "sold")
+    skill = Agent("clerk", "Do {task}.", clerk, inputs={"task": schema})
+    call = ToolCall.of("clerk", task=told)
+    model = ScriptedModel([call], "done")
+    conductor = Conductor("shop", "Lead.", model, [skill])
+    assert conductor.run("go") == "done"
+    parameters = model.requests[0].tools[0]["function"]["parameters"]
+    assert parameters["required"] == ["task"]
+    assert clerk.requests[0].messages[0].text == "Do 7."
+    model = ScriptedModel([ToolCall.of("clerk", task="8")], "done")
+    conductor = Conductor("shop", "Lead.", model, [skill])
+    assert conductor.run({"input": "go", "task": told}) == "done"
+    system, user = clerk.requests[1].messages
+    assert system.text == "Do 7."
+    assert "8" in user.text
 
 
 def test_an_input_of_the_run_is_not_the_models() -> None:

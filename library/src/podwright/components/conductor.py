@@ -10,6 +10,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import Field, TypeAdapter, with_config
@@ -212,7 +213,11 @@ class _PlanState:
         return f"The plan is now:\n{self.text()}"
 
     async def call_skill(
-        self, name: str, skill: Component, task: str, **inputs: Any
+        self,
+        name: str,
+        skill: Component,
+        task: Any,
+        inputs: JsonMapping = MappingProxyType({}),
     ) -> str:
         """Give a skill a task and values for its inputs, as a nested run."""
         path = (*self.run.path, self.calls)
@@ -221,7 +226,7 @@ class _PlanState:
         step_type = "plan_step" if is_planned else "skill_step"
         with self.run.step(skill.name, step_type, path):
             run = self.run.child(skill, path)
-            data = {INPUT: task, **inputs} if inputs else task
+            data = {INPUT: to_text(task), **inputs} if inputs else task
             nested_task = await skill.nested_task(data, self.values)
             if skill.name in self.in_conversation:
                 nested_task = replace(nested_task, messages=self.conversation)
@@ -238,7 +243,7 @@ class _PlanState:
 
 
 TASK = "task"
-"""The argument of a skill's tool that has the task."""
+"""The argument of a skill's tool that has the task; a skill that declares an input of this name gets it there, too."""
 
 
 @with_config(CLOSED)
@@ -290,13 +295,15 @@ class _SkillTool(_RunTool):
             ToolArgumentsError: An argument is missing, unknown or has a wrong value.
         """
         values = super().validate(arguments)
-        task = values.pop(TASK)
+        task = values[TASK]
+        if TASK not in self._inputs.schemas or TASK in self._known:
+            del values[TASK]
         given = self._inputs.convert_texts(values)
         try:
             self._inputs.complete({**self._known, **given})
         except InputsError as error:
             raise self.arguments_error(error.problems) from error
-        return {TASK: task, **given}
+        return {TASK: task, "inputs": given}
 
 
 def _skill_tool(
@@ -327,7 +334,8 @@ def _skill_tool(
     arguments = _arguments_with(tuple(parameters["properties"]))
     task = _json_schema(_SKILL_ARGUMENTS)["properties"]
     parameters["properties"] = {**task, **parameters["properties"]}
-    parameters["required"] = [TASK, *parameters["required"]]
+    required = [name for name in parameters["required"] if name != TASK]
+    parameters["required"] = [TASK, *required]
     return _SkillTool(
         function,
         _schema(name, description, parameters),
@@ -367,8 +375,10 @@ _adapter = lru_cache(maxsize=64)(TypeAdapter[Any])
 def _arguments_with(inputs: tuple[str, ...]) -> TypeAdapter[Any]:
     """The arguments of a skill with inputs, whose values are checked by their own schemas."""
     typed_dict: Any = TypedDict
-    fields = dict.fromkeys(inputs, NotRequired[Any])
-    shape = typed_dict("Arguments", {**fields, TASK: str})
+    fields: JsonObject = {TASK: str, **dict.fromkeys(inputs, NotRequired[Any])}
+    if TASK in inputs:
+        fields[TASK] = Any
+    shape = typed_dict("Arguments", fields)
     return TypeAdapter(with_config(CLOSED)(shape))
 
 
