@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import random
 import wave
 import zlib
 from collections.abc import AsyncGenerator
@@ -422,6 +423,8 @@ def tokens_of(part: Any) -> int:
 
 
 COMPRESSED = zlib.compress(b"<</Type/Page>> <</Type/Page>> <</Type/Pages>>")
+HEX = random.Random(1).randbytes(40_000).hex().encode()
+LONG = zlib.compress(b"<</Type/Page>>" + HEX + b"<</Type/Page>>")
 
 
 @pytest.mark.parametrize(
@@ -437,11 +440,22 @@ COMPRESSED = zlib.compress(b"<</Type/Page>> <</Type/Page>> <</Type/Pages>>")
             2,
         ),
         (pdf(PAGE, b"<</Type/ObjStm/N 3>>stream\nnot compressed"), 1),
+        (pdf(b"<</Type/ObjStm/N 3>>stream\n" + LONG), 2),
+        (pdf(b"<</Type/ObjStm/N 3>>stream\n" + LONG[:-100] + b"x" * 500), 1),
         (pdf(b"nothing to see"), 4),
         ("data:application/pdf;base64,A", 4),
         (LINK, 4),
     ],
-    ids=["plain", "compressed", "broken", "unseen", "no base64", "a URL"],
+    ids=[
+        "plain",
+        "compressed",
+        "broken",
+        "long",
+        "broken at its end",
+        "unseen",
+        "no base64",
+        "a URL",
+    ],
 )
 def test_pages(document: str, pages: int) -> None:
     """The tokens of a PDF are those of its pages, as far as they can be seen."""
@@ -481,6 +495,9 @@ def test_audio() -> None:
         "input_audio": {"data": "AAAA" * 4000, "format": "wav"},
     }
     assert audio_tokens([broken]) == 48
+    longer = b"RIFF\x10\0\0\0WAVELIST\0\xff\0\0" + b"\0" * 8_000
+    broken["input_audio"]["data"] = base64.b64encode(longer).decode()
+    assert audio_tokens([broken]) == 33
     speech: Any = {
         "type": "input_audio",
         "input_audio": {"data": "AAAA" * 4000, "format": "mp3"},

@@ -33,6 +33,8 @@ _OBJECTS = re.compile(rb"/Type\s{0,9}/ObjStm[^>]{0,400}>>\s{0,9}stream\r?\n")
 """The head of a stream of compressed objects, which may be pages."""
 _MOST_INFLATED = 8 * 1024 * 1024
 """Bytes of compressed objects that are looked at."""
+_CHUNK = 16 * 1024
+"""Bytes that are given to zlib at once, which copies what it does not read."""
 
 
 def estimate_media(part: ContentPart) -> int:
@@ -82,10 +84,17 @@ def _pages_of(pdf: bytes) -> int:
 
 
 def _inflated(data: bytes, start: int, most: int) -> bytes:
+    stream = zlib.decompressobj()
+    inflated = bytearray()
     try:
-        return zlib.decompressobj().decompress(memoryview(data)[start:], most)
+        for at in range(start, len(data), _CHUNK):
+            chunk = data[at : at + _CHUNK]
+            inflated += stream.decompress(chunk, most - len(inflated))
+            if stream.eof or len(inflated) >= most:
+                break
     except zlib.error:
-        return b""
+        pass
+    return bytes(inflated)
 
 
 def _seconds_of(part: AudioPart) -> float:
@@ -102,7 +111,8 @@ def _seconds_of(part: AudioPart) -> float:
                 * sound.getnchannels()
                 * sound.getsampwidth()
             )
-    except (wave.Error, EOFError):
+    # RuntimeError: a chunk says that it is longer than the file
+    except (wave.Error, EOFError, RuntimeError):
         pass
     return size / max(rate, _SLOWEST_WAV)
 
