@@ -84,6 +84,18 @@ def test_the_result_of_a_tool_is_the_answer(stop: Any) -> None:
     assert result.messages[-1]["content"] == "fig: 3 EUR"
 
 
+def test_an_image_as_the_answer_is_named_in_its_text() -> None:
+    """The answer is a text, and an empty one would say that there is nothing."""
+
+    def draw() -> dict[str, Any]:
+        """Draw."""
+        return {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+
+    model = ScriptedModel([ToolCall.of("draw")])
+    agent = Agent("a", "", model, tools=[draw], stop_at="draw")
+    assert agent.run("hi") == "[image]"
+
+
 def test_only_a_result_is_an_answer() -> None:
     wrong = ToolCall.of("quote", word="fog")
     model = ScriptedModel([wrong], [ToolCall.of("quote", "3")], [QUOTE])
@@ -151,6 +163,12 @@ def with_config(blueprint: Json, **config: Any) -> Json:
             AGENT,
             {"parameters": {"extra_body": {"google": {"api_key": "x"}}}},
             "parameters/extra_body/google/api_key",
+            "environment",
+        ),
+        (
+            AGENT,
+            {"parameters": {"extra_body": [{"model": "dear"}]}},
+            "parameters/extra_body",
             "environment",
         ),
         (

@@ -80,7 +80,7 @@ def _parameter_problems(
     """Yield the parameters that are not for the provider alone."""
     for name, value in parameters.items():
         place = pointer + json_pointer(name)
-        if name == _EXTRA_BODY:
+        if name == _EXTRA_BODY and isinstance(value, dict):
             yield from _parameter_problems(as_object(value), place)
         elif name in _OF_CONFIG:
             yield Problem(

@@ -11,8 +11,10 @@ from podwright import errors
 from podwright.chats.chat_messages import ChatMessages
 from podwright.chats.model_call import call_model
 from podwright.chats.response_format import ResponseFormat, response_format
+from podwright.chats.tool_answers import content_data
 from podwright.chats.tool_calls import ToolAnswer, ToolCaller
 from podwright.data.json_data import to_json_data
+from podwright.data.media import to_shown_text
 from podwright.messages.messages import (
     Message,
     ModelResponse,
@@ -173,7 +175,7 @@ def _final_result(
     """The text of the first result of a tool that the component stops at; None if there is none."""
     for call, answer in zip(calls, answers, strict=True):
         if call.name in component.stop_at and answer.is_result:
-            return answer.message.text
+            return to_shown_text(content_data(answer.message.content))
     return None
 
 
