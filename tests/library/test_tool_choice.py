@@ -128,6 +128,45 @@ class Price(BaseModel):
     amount: int
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["once", "replayed"])
+def test_a_changed_call_is_an_answer(again: bool) -> None:
+    """Its result is, without the sentence that the model is told beside it: also where a new attempt replays it."""
+
+    @tool(approval=True)
+    def price(amount: int) -> dict[str, Any]:
+        """Give a price."""
+        return {"amount": amount}
+
+    @tool(approval=True)
+    def send(to: str) -> str:
+        """Send it."""
+        return "sent"
+
+    calls = [ToolCall.of("price", amount=2)]
+    if again:
+        calls.append(ToolCall.of("send", "2", to="Ada"))
+    agent = Agent(
+        "a",
+        "",
+        ScriptedModel(calls),
+        tools=[price, send],
+        stop_at="price",
+        response_model=Price,
+    )
+    with pytest.raises(ApprovalRequired) as caught:
+        agent.run("hi")
+    decision: Json = {"decision": "approve", "values": {"amount": 3}}
+    if again:
+        changed = {**as_object(caught.value.context), DECISION: decision}
+        with pytest.raises(ApprovalRequired) as caught:
+            agent.run(changed)
+        decision = {"decision": "approve"}
+    approved = {**as_object(caught.value.context), DECISION: decision}
+    result = agent.run(approved, trace=True)
+    assert result.value == Price(amount=3)
+    assert "changed" in result.messages[2]["content"]
+
+
 def test_a_result_has_to_fit_the_schema_of_the_answer() -> None:
     def price(word: str) -> dict[str, Any]:
         """Give a price."""

@@ -13,6 +13,8 @@ from podwright.schemas.json_schema import DEFINITIONS
 from podwright.schemas.patterns import without_patterns
 from podwright.tools.tool import Tool
 
+_CHANGED = "[A person changed the arguments to "
+
 
 def question_about(
     tool: Tool, arguments: JsonObject, component: str
@@ -102,7 +104,18 @@ def changed_content(arguments: str, result: Content) -> Content:
         arguments: The arguments as JSON text.
         result: The result.
     """
-    sentence = f"[A person changed the arguments to {arguments}]"
+    sentence = f"{_CHANGED}{arguments}]"
     if isinstance(result, str):
         return f"{sentence}\n{result}"
     return ({"type": "text", "text": sentence}, *result)
+
+
+def result_in(content: Content) -> Content:
+    """What the tool returned, of a content that may begin with the sentence of `changed_content`."""
+    if isinstance(content, str):
+        first, _, rest = content.partition("\n")
+        return rest if first.startswith(_CHANGED) else content
+    first_part = content[0]
+    if first_part["type"] == "text" and first_part["text"].startswith(_CHANGED):
+        return content[1:]
+    return content

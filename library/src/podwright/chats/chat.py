@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from podwright import errors
+from podwright.chats.call_approvals import result_in
 from podwright.chats.chat_messages import ChatMessages
 from podwright.chats.model_call import call_model
 from podwright.chats.response_format import ResponseFormat, response_format
@@ -175,7 +176,8 @@ def _final_result(
     """The text of the first result of a tool that the component stops at; None if there is none."""
     for call, answer in zip(calls, answers, strict=True):
         if call.name in component.stop_at and answer.is_result:
-            return to_shown_text(content_data(answer.message.content))
+            result = result_in(answer.message.content)
+            return to_shown_text(content_data(result))
     return None
 
 
