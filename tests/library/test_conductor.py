@@ -511,6 +511,8 @@ def test_a_skill_may_be_given_the_conversation() -> None:
     assert result.value == "Ada."
     said = [message.text for message in talks.requests[0].messages]
     assert said == ["Talk.", "I am Ada.", "Hello Ada.", "Who am I?", "name her"]
+    # what others have added to an answer of unknown origin is not for the provider of the skill
+    assert talks.requests[0].messages[2].provider == "offline"
     alone = [message.text for message in works.requests[0].messages]
     assert alone == ["Work.", "work"]
     blueprint = conductor.to_blueprint()

@@ -29,6 +29,7 @@ from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
+from podwright.models.fallback import mark_provider
 from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
@@ -128,8 +129,12 @@ class Conductor(TeamComponent, ModelComponent):
         """Make a plan if `planning` is set, then chat with the skills as tools."""
         chat = Chat(run, self, task)
         values = inputs_of(task)
-        # what came before, and what the user says now
-        talk = (*chat.messages.earlier, *chat.messages.turn)
+        # what came before, of unknown origin from this model as in a fallback, and what the user says now
+        provider = self.model.name.partition("/")[0]
+        talk = tuple(
+            mark_provider(message, provider)
+            for message in (*chat.messages.earlier, *chat.messages.turn)
+        )
         state = _PlanState(run, values, talk, self._in_conversation)
         tools: dict[str, Tool] = {}
         for name, skill in self._skills.items():

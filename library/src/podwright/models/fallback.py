@@ -43,7 +43,7 @@ class ChatModels:
             return request
         provider = self.first.name.partition("/")[0]
         messages = [
-            _mark_provider(message, provider) for message in request.messages
+            mark_provider(message, provider) for message in request.messages
         ]
         settings = request.settings
         if not model.name.startswith(f"{provider}/"):
@@ -57,7 +57,8 @@ class ChatModels:
         )
 
 
-def _mark_provider(message: Message, provider: str) -> Message:
+def mark_provider(message: Message, provider: str) -> Message:
+    """Return a message with the provider that an answer of unknown origin counts as the one of."""
     if message.provider or message.role != "assistant":
         return message
     return replace(message, provider=provider)
