@@ -197,6 +197,8 @@ def with_config(blueprint: Json, **config: Any) -> Json:
         (CONDUCTOR, {"tool_choice": "writr"}, "tool_choice", "'writer'"),
         (AGENT, {"parameters": {"temperature": 1}}, "parameters/temperature", "beside"),
         (AGENT, {"parameters": {"messages": []}}, "parameters/messages", "Remove"),
+        (AGENT, {"parameters": {"maxOutputTokens": 9}}, "parameters/maxOutputTokens", "Remove"),
+        (AGENT, {"parameters": {"topP": 1}}, "parameters/topP", "beside"),
         (AGENT, {"parameters": {"api_base": "x"}}, "parameters/api_base", "environment"),
         (
             AGENT,

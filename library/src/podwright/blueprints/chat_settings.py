@@ -15,9 +15,10 @@ from podwright.messages.messages import TOOL_CHOICES, ModelSettings
 _EXTRA_BODY = "extra_body"
 """The parameter in which Gemini's Chat Completions take others, as LiteLLM does."""
 _OF_REQUEST = frozenset({
-    "best_of", "fallbacks", "function_call", "functions", "max_completion_tokens", "max_output_tokens", "messages",
-    "model", "models", "n", "response_format", "stop_sequences", "stream", "stream_options", "system", "tool_choice",
-    "tools",
+    "best_of", "candidate_count", "fallbacks", "function_call", "functions", "max_completion_tokens", "max_gen_len",
+    "max_new_tokens", "max_output_tokens", "max_tokens_to_sample", "messages", "model", "models", "n",
+    "num_generations", "num_predict", "response_format", "stop_sequences", "stream", "stream_options", "system",
+    "tool_choice", "tools",
 })  # fmt: skip
 """What a request has anyway, or what multiplies its work or changes who answers."""
 _OF_CONFIG = ModelSettings.__optional_keys__ - {"parameters"}
@@ -82,13 +83,13 @@ def _parameter_problems(
         place = pointer + json_pointer(name)
         if name == _EXTRA_BODY and isinstance(value, dict):
             yield from _parameter_problems(as_object(value), place)
-        elif name in _OF_CONFIG:
+        elif _in_one_spelling(name) in map(_in_one_spelling, _OF_CONFIG):
             yield Problem(
                 place,
                 detail=f"'{name}' is a setting of its own.",
                 suggestion="Write it in config, beside 'parameters'.",
             )
-        elif name in _OF_REQUEST:
+        elif _in_one_spelling(name) in map(_in_one_spelling, _OF_REQUEST):
             yield Problem(
                 place,
                 detail=f"'{name}' is a part of the request itself, or changes who answers.",
@@ -98,3 +99,8 @@ def _parameter_problems(
             unsafe = unsafe_key_in({name: value})
             if unsafe:
                 yield unsafe_key_problem(pointer + unsafe)
+
+
+def _in_one_spelling(name: str) -> str:
+    """A name as providers spell it in one of two ways, such as `maxOutputTokens` and `max_output_tokens`."""
+    return name.replace("_", "").lower()
