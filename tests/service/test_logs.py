@@ -17,7 +17,7 @@ from tests.helpers import NO_AUTHORITIES, plain_http
 from tests.service.background_support import FLOW, begin, wait
 from tests.service.support import Address, Command, Serve, check_end
 
-from podwright import Agent, tool
+from podwright import Agent, AgentStep, Workflow, tool
 from podwright_service.observability.short_lines import short_line
 
 SECRET = "canary-7d1f"
@@ -159,6 +159,22 @@ def test_files_and_audio_are_not_logged(
     client = serve(Agent("helper", "", "offline/echo"), log_content=True)
     assert client.post("/run", json=body).status_code == 200
     assert "may.pdf" in caplog.text
+    assert "A" * 100 not in caplog.text
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_a_file_in_a_context_is_not_logged(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The output of a workflow is its context, with its inputs."""
+    caplog.set_level(logging.INFO, "podwright.run")
+    url = f"data:application/pdf;base64,{'A' * 1000}"
+    file = {"type": "file", "file": {"file_data": url, "filename": "may.pdf"}}
+    step = AgentStep(Agent("reader", "", "offline/echo"), output="text")
+    client = serve(Workflow("flow", [step]), log_content=True)
+    answer = client.post("/run", json={"inputs": {"report": file}})
+    assert url in answer.text
+    assert "[file: may.pdf]" in caplog.text
     assert "A" * 100 not in caplog.text
 
 

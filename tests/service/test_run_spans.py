@@ -373,6 +373,13 @@ async def test_captured_files_and_audio_are_addresses_or_types(
     )
     named = attributes(recorder.named("invoke_agent other"))
     assert "[file]" in named["gen_ai.input.messages"]
+    step = AgentStep(Agent("reader", "Help.", "offline/echo"), output="text")
+    await recorder.run(
+        Workflow("flow", [step]), text={"report": data}, capture_content=True
+    )
+    context = attributes(recorder.named("invoke_workflow flow"))
+    assert "[file]" in context["gen_ai.output.messages"]
+    assert secret not in json.dumps(context)
     assert "Soon." in named["gen_ai.input.messages"]
     assert not [
         span.name for span in recorder.spans if secret in span.to_json()

@@ -56,6 +56,24 @@ def shown_inputs(value: Any) -> Any:
     }
 
 
+def shown_output(value: Any, data: Any) -> Any:
+    """Return the output of a run with words for the images, files and audio of a context.
+
+    Args:
+        value: The output; of a workflow a context of texts, in which such values are JSON.
+        data: The output as data, if it is more than texts.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    texts = cast("JsonMapping", value)
+    return {
+        name: to_shown_text(item)
+        if media_in(item := as_object(data).get(name))
+        else text
+        for name, text in texts.items()
+    }
+
+
 def shown_part(part: JsonObject) -> str:
     """Return what stands for an image, a file or audio in a text: `[image]`, `[file: report.pdf]`."""
     kind = part["type"]

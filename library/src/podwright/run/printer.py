@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
 from podwright.data.json_data import to_text
-from podwright.data.media import shown_inputs, to_shown_text
+from podwright.data.media import (
+    shown_inputs,
+    shown_output,
+    to_shown_text,
+)
 from podwright.data.text import printable, truncate
 from podwright.events import Event
 
@@ -150,10 +154,8 @@ def _describe_run(
             )
         case events.RunFinished():
             used = _used_text(event)
-            return (
-                "bold green",
-                f"final answer ({used}): {to_text(event.value)}",
-            )
+            output = to_text(shown_output(event.value, event.data))
+            return "bold green", f"final answer ({used}): {output}"
         case events.RunFailed(is_rejection=True):
             return "bold yellow", f"rejected: {_message(event)}"
         case events.RunFailed():

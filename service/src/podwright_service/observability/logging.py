@@ -22,7 +22,7 @@ from structlog.typing import EventDict, Processor
 from typing_extensions import override
 
 from podwright.data.json_data import JsonObject, as_object
-from podwright.data.media import media_in, parts_with_media
+from podwright.data.media import media_in, parts_with_media, shown_output
 from podwright.data.text import printable, truncate
 from podwright.events import (
     Event,
@@ -336,7 +336,7 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
         if content:
             fields["error"] = event.error.get("message")
     elif isinstance(event, RunFinished) and content:
-        fields["value"] = event.value
+        fields["value"] = shown_output(event.value, event.data)
     return fields
 
 

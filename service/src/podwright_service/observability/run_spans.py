@@ -26,7 +26,12 @@ from opentelemetry.trace import (
 from podwright import events
 from podwright.data.data_urls import parse_data_url
 from podwright.data.json_data import as_object, to_text
-from podwright.data.media import media_in, shown_inputs, to_shown_text
+from podwright.data.media import (
+    media_in,
+    shown_inputs,
+    shown_output,
+    to_shown_text,
+)
 from podwright.functions.run_context import current_attributes
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart, Message
@@ -469,7 +474,7 @@ def _content(event: events.RunEvent) -> Attributes:
                 **_value(event),
             }
         case events.RunFinished():
-            answer = Message("assistant", to_text(event.value))
+            answer = Message("assistant", _output_text(event))
             return {
                 semconv.OUTPUT_MESSAGES: _messages(
                     [answer], event.finish_reason
@@ -503,13 +508,17 @@ def _tool_result(output: object) -> str:
 def _value(event: events.RunStarted | events.RunFinished) -> Attributes:
     """The input or the output of a run as a text."""
     if isinstance(event, events.RunFinished):
-        return {semconv.OUTPUT_VALUE: span_content.cut(to_text(event.value))}
+        return {semconv.OUTPUT_VALUE: span_content.cut(_output_text(event))}
     data = event.input
     named = as_object(data)
     if named.keys() == {"input"}:  # a text is the named input of a workflow
         data = named["input"]
     text = Message("user", as_content(shown_inputs(data))).text
     return {semconv.INPUT_VALUE: span_content.cut(text)}
+
+
+def _output_text(event: events.RunFinished) -> str:
+    return to_text(shown_output(event.value, event.data))
 
 
 def _messages(
