@@ -81,7 +81,7 @@ def _parameter_problems(
     """Yield the parameters that are not for the provider alone."""
     for name, value in parameters.items():
         place = pointer + json_pointer(name)
-        if name == _EXTRA_BODY and isinstance(value, dict):
+        if name == _EXTRA_BODY and value == as_object(value):
             yield from _parameter_problems(as_object(value), place)
         elif _in_one_spelling(name) in map(_in_one_spelling, _OF_CONFIG):
             yield Problem(
