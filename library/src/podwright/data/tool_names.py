@@ -57,13 +57,14 @@ def skill_tool_names(skills: Sequence[str]) -> list[str]:
         name = skill
         if name not in own or name in names or name == REVISE_PLAN:
             base = to_tool_name(skill)[:_MAX_BASE_NAME] or f"skill_{number}"
-            name = _free_name(base, taken)
+            name = free_name(base, taken)
         taken.add(name)
         names.append(name)
     return names
 
 
-def _free_name(base: str, taken: Container[str]) -> str:
+def free_name(base: str, taken: Container[str]) -> str:
+    """Return a name, with a number from 2 on after it if it is taken."""
     name = base
     number = 2
     while name in taken:

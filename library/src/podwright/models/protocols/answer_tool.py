@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from podwright.data.json_data import (
@@ -11,6 +10,7 @@ from podwright.data.json_data import (
     as_array,
     as_object,
 )
+from podwright.data.tool_names import free_name
 from podwright.messages.messages import (
     ModelRequest,
     ModelResponse,
@@ -35,7 +35,7 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
     elif request.tool_choice not in (None, "auto"):
         return replace(request, output=None), ""
     taken = {tool["function"]["name"] for tool in request.tools}
-    name = _free_name(taken)
+    name = free_name(ANSWER_TOOL, taken)
     tool: ToolSchema = {
         "type": "function",
         "function": {
@@ -46,15 +46,6 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
     }
     tools = (*request.tools, tool)
     return replace(request, tools=tools, output=None), name
-
-
-def _free_name(taken: Collection[str]) -> str:
-    name = ANSWER_TOOL
-    number = 1
-    while name in taken:
-        number += 1
-        name = f"{ANSWER_TOOL}_{number}"
-    return name
 
 
 def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
