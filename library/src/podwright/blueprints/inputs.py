@@ -134,7 +134,7 @@ class DeclaredInputs:
         ]
 
     def parameters(self, known: Container[str] = ()) -> JsonObject:
-        """The JSON Schema of an object with the inputs as its properties, as a tool has its parameters.
+        """Return the JSON Schema of an object with the inputs as its properties, for the parameters of a tool.
 
         Args:
             known: The names of inputs that have their values already, and are left out.

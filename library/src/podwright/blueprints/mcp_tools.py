@@ -137,7 +137,7 @@ def _skill_problems(part: JsonMapping, at: str) -> Iterator[Problem]:
 
 
 def _skill_names(part: JsonMapping) -> list[str]:
-    """The names by which the model of a conductor calls its skills, and revises its plan; none of another kind."""
+    """Return the names by which a conductor's model calls its skills and revises its plan; none for other kinds."""
     skills = [entry["name"] for entry in as_array(part.get("skills"))]
     if not skills:
         return []
@@ -145,7 +145,7 @@ def _skill_names(part: JsonMapping) -> list[str]:
 
 
 def tools_besides_mcp(part: JsonMapping) -> dict[str, str]:
-    """The names by which a model calls what is no tool of an MCP server, and what each stands for.
+    """Return the names by which a model calls its tools that are not from MCP servers, each with what it stands for.
 
     Args:
         part: The blueprint of a component or a member, of a valid shape.

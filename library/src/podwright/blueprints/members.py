@@ -27,5 +27,5 @@ def members_of(blueprint: JsonMapping) -> Iterator[tuple[str, JsonMapping]]:
 
 
 def parts_of(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
-    """The blueprint itself, and what `members_of` yields, by JSON pointer."""
+    """Return the blueprint itself and its members, by JSON pointer; see `members_of`."""
     return {"": blueprint, **dict(members_of(blueprint))}

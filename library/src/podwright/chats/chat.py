@@ -173,7 +173,7 @@ def _final_result(
     calls: Sequence[ToolCall],
     answers: Sequence[ToolAnswer],
 ) -> str | None:
-    """The text of the first result of a tool that the component stops at; None if there is none."""
+    """Return the text of the first result of a tool that the component stops at; None if there is none."""
     for call, answer in zip(calls, answers, strict=True):
         if call.name in component.stop_at and answer.is_result:
             result = result_in(answer.message.content)

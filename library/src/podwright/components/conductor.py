@@ -98,7 +98,7 @@ class Conductor(TeamComponent, ModelComponent):
 
     @property
     def _in_conversation(self) -> Collection[str]:
-        """The names of the skills that are given the conversation."""
+        """Return the names of the skills that are given the conversation."""
         entries = self._blueprint["skills"]
         return {each["name"] for each in entries if each.get("conversation")}
 
@@ -319,7 +319,7 @@ def _skill_tool(
     description: str,
     values: JsonMapping,
 ) -> Tool:
-    """The tool of a skill: its parameters are a task, and the declared inputs that the run has no values for.
+    """Make the tool of a skill. Its parameters are a task, and the declared inputs that the run has no values for.
 
     Args:
         skill: The skill.
@@ -378,7 +378,7 @@ _adapter = lru_cache(maxsize=64)(TypeAdapter[Any])
 
 @lru_cache(maxsize=64)
 def _arguments_with(inputs: tuple[str, ...]) -> TypeAdapter[Any]:
-    """The arguments of a skill with inputs, whose values are checked by their own schemas."""
+    """Return the type of the arguments of a skill with inputs, whose values their own schemas check."""
     typed_dict: Any = TypedDict
     fields: JsonObject = {TASK: str, **dict.fromkeys(inputs, NotRequired[Any])}
     if TASK in inputs:
@@ -425,7 +425,7 @@ def _purpose(name: str, skill: Component, values: JsonMapping) -> str:
 def _skill_entries(
     skills: Sequence[Component], conversation: Collection[str]
 ) -> list[JsonObject]:
-    """The entries of skills in a blueprint.
+    """Return the entries of skills in a blueprint.
 
     Raises:
         ConfigurationError: A skill is no component, or a name of `conversation` is that of no skill.

@@ -401,7 +401,7 @@ def _new_tree(
     hops: int,
     idempotency_key: str | None,
 ) -> RunTree:
-    """What an outermost run shares with all that are nested in it; see `execute`."""
+    """Make the tree that an outermost run shares with its nested runs; see `execute`."""
     return RunTree(
         asyncio.get_running_loop(),
         journal,

@@ -338,7 +338,7 @@ class NameCheck:
 
 
 def _run_problem(expression: Expression, pointer: str) -> Problem:
-    """The problem of a name that stands for the run, where a value is called so too."""
+    """Return the problem of a name that stands for the run, where a value has the same name."""
     own = f'["{RUN}"]' + expression.text.removeprefix(RUN)
     return Problem(
         pointer,

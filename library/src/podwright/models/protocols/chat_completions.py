@@ -128,7 +128,7 @@ def request_body(
 
 
 def _strict_tool(tool: ToolSchema) -> ToolSchema:
-    """The tool with `strict`, if it does not say otherwise and its parameters are such that it means the same."""
+    """Return the tool with `strict`, unless it says otherwise or would mean something else with it."""
     function = tool["function"]
     if "strict" in function or not is_strict(function["parameters"]):
         return tool
