@@ -86,7 +86,7 @@ class MCPStub:
             target=self._loop.run_forever, daemon=True
         )
         self._runner: web.AppRunner | None = None
-        self._connections: set[asyncio.Transport] = set()
+        self._connections: dict[asyncio.Transport, socket.socket] = {}
         self._reservation = socket.socket()
         # so that the port stays this one's while the server is down
         self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -154,12 +154,20 @@ class MCPStub:
 
     async def _stop(self, runner: web.AppRunner) -> None:
         await runner.cleanup()
-        for transport in self._connections:
-            transport.abort()
+        for transport, connection in self._connections.items():
+            # Python 3.11.2 cannot abort a transport of TLS that was closed twice
+            if not transport.is_closing():
+                transport.abort()
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        # transports close their sockets in the turns that follow
+        async with asyncio.timeout(30):
+            while any(
+                connection.fileno() >= 0
+                for connection in self._connections.values()
+            ):
+                await asyncio.sleep(0.001)
         self._connections.clear()
-        # aborted transports close their sockets in the turns that follow
-        for _ in range(3):
-            await asyncio.sleep(0)
 
     def _run(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
@@ -183,7 +191,9 @@ class MCPStub:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.transport is not None:
-            self._connections.add(request.transport)
+            self._connections.setdefault(
+                request.transport, request.get_extra_info("socket")
+            )
         headers = {name.lower(): text for name, text in request.headers.items()}
         if request.method != "POST":
             self.requests.append((request.method, headers))

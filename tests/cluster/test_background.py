@@ -71,7 +71,9 @@ def values() -> Manifest:
         "store": "postgres",
         "postgres": {"secret": "database", "to": apps("database")},
     }
-    flow = {"replicas": 2, "runs": runs}
+    # no pod has room for all of them
+    settings = {"background_runs": RUNS * 2 // 3}
+    flow = {"replicas": 2, "runs": runs, "settings": settings}
     return {"defaults": defaults, "components": {"flow": flow, "other": {}}}
 
 
@@ -135,8 +137,8 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
     )
     ended = namespace.until(runs)
     assert {run["id"] for run in ended} == set(started)
-    # those of the other pod have stayed there
-    assert {1} < {run["attempt"] for run in ended}
+    # a pod that is starved for as long as a lease lasts may lose its runs too
+    assert max(run["attempt"] for run in ended) > 1
     assert {run["usage"]["model_calls"] for run in ended} == {len(MODELS)}
     assert set(ended[0]["result"]) >= {f"{name}_output" for name in MODELS}
 
