@@ -275,7 +275,7 @@ class AsyncRuns:
             *statuses: Only runs with one of these; by default with any.
             caller: Only runs that a key with this name started.
             limit: How many at most.
-            fields: Further fields of each run: `result`, `problem`, `approval`, `decisions`, `actions`.
+            fields: Further fields of each run: `result`, `messages`, `problem`, `approval`, `decisions`, `actions`.
         """
         query: dict[str, Any] = {"status": statuses}
         if fields:

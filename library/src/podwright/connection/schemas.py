@@ -158,6 +158,9 @@ class BackgroundRun(RunFacts):
 
     result: JsonValue = None
     """Of a run that succeeded: the response of `/run`; with `?data=true` that of `/run?data=true`."""
+    messages: list[Object] | None = None
+    """Of a run that succeeded: the conversation, with its turn, for the `messages` of the next run; null of a run that a
+    service of an earlier release has performed."""
     problem: Object | None = None
     """Of a run that failed, was cancelled or interrupted: the problem."""
     approval: Approval | None = None
@@ -167,7 +170,9 @@ class BackgroundRun(RunFacts):
     """Who cancelled, resumed or moved it, and when."""
 
 
-RunContent = Literal["result", "problem", "approval", "decisions", "actions"]
+RunContent = Literal[
+    "result", "messages", "problem", "approval", "decisions", "actions"
+]
 RUN_CONTENTS: tuple[RunContent, ...] = get_args(RunContent)
 """The fields of a run that may be large, which a list has only if they are asked for."""
 
@@ -178,6 +183,7 @@ class ListedRun(RunFacts):
     code: str | None = None
     """Of a run with a problem: the code of that."""
     result: JsonValue = None
+    messages: list[Object] | None = None
     problem: Object | None = None
     approval: Approval | None = None
     decisions: list[Decision] | None = None

@@ -88,6 +88,8 @@ DEFAULT_MAX_CORRECTIONS = 2
 
 Input = str | Mapping[str, Any] | list[ContentPart]
 """A text, named inputs, or for agents and conductors texts, images and files."""
+Position = tuple[int, ...]
+"""Indices from the outside to the inside: the path of a run."""
 Messages = Sequence[Mapping[str, Any]]
 """Earlier turns of a conversation: the `messages` of a result, or what `podwright.messages.conversation` describes."""
 
@@ -263,6 +265,19 @@ class Component(ABC):
     def answering_step(self) -> tuple[int, Component] | None:
         """The index of the member whose answer is its answer, and that member; None if it answers itself."""
         return None
+
+    def answering_parts(self) -> Iterator[tuple[Position, Component]]:
+        """Yield the parts of which at most one runs, with its answer as that of the component, and their positions.
+
+        No run of such a part is repeated, and nothing that runs after it gives another answer. It is the component
+        itself if that answers itself.
+        """
+        if self.answering_step is None:
+            yield (), self
+            return
+        index, member = self.answering_step
+        for position, part in member.answering_parts():
+            yield (index, *position), part
 
     @property
     def response_schema(self) -> JsonObject | None:

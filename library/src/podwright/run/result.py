@@ -42,7 +42,7 @@ class ExecutionResult:
     messages: list[dict[str, Any]] = field(
         default_factory=list[dict[str, Any]], repr=False
     )
-    """The conversation of an agent or a conductor after the run, to be passed on as `messages`; else empty."""
+    """The conversation after the run, to be passed on as `messages`."""
     data: Any = None
     """The result as JSON data if it is more than texts: a structured answer, or the context of a workflow with data."""
     finish_reason: str = "stop"

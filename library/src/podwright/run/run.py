@@ -133,7 +133,7 @@ class Run(RunEvents):
         self.attributes: RunAttributes = current_attributes()
         """What its caller says of it."""
         self.messages: list[dict[str, Any]] = []
-        """The conversation after the run as JSON data; of agents and conductors."""
+        """The conversation after the run as JSON data."""
         self.streaming = streaming
         """Whether models stream their responses."""
         self.in_tool = in_tool

@@ -25,6 +25,7 @@ from podwright.messages.templates import fill_data
 from podwright.schemas.response_schema import response_schema_of
 from podwright.steps.base import (
     ANY_CHANGE,
+    AnsweringAgent,
     Known,
     Rules,
     Step,
@@ -105,6 +106,12 @@ class AgentStep(Step):
         yield self.stored_as
 
     @override
+    def answering_agents(self) -> Iterator[AnsweringAgent]:
+        # data may be corrected
+        if self.response_schema is None:
+            yield AnsweringAgent(str(self.agent))
+
+    @override
     @classmethod
     def writes(
         cls,
@@ -177,7 +184,7 @@ class AgentStep(Step):
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:
         agent = runner.agent(str(self.agent), self.title)
-        value = await runner.run_agent(
+        answer = await runner.run_agent(
             agent,
             self._input_for(agent, runner, frame.scope),
             frame,
@@ -185,7 +192,7 @@ class AgentStep(Step):
             with_messages=self.conversation,
             limits=self.limits,
         )
-        frame.scope.write(self.stored_as, value)
+        frame.scope.write_answer(self.stored_as, answer)
         return "ok"
 
     def _input_for(

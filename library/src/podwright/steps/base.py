@@ -55,6 +55,16 @@ class Write:
     """Whether it is the name of a step that only asks, so that its decision is no part of the context."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweringAgent:
+    """An agent in a step whose answer is the output of the step as it is."""
+
+    agent: str
+    """The name of the agent."""
+    position: tuple[int, ...] = ()
+    """Where its run is, from the step or the sequence that was asked."""
+
+
 class Builder:
     """Makes steps from valid blueprint data.
 
@@ -284,6 +294,13 @@ class Step(ABC):
             for step in sequence:
                 yield from step.output_names()
 
+    def answering_agents(self) -> Iterator[AnsweringAgent]:
+        """Yield the agents of which at most one runs, with its answer as the last output of a resolved step.
+
+        No such run may be repeated, and nothing in the step may write an output after it. By default, there is none.
+        """
+        yield from ()
+
     def _values(self) -> JsonObject:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -330,6 +347,20 @@ def output_names(steps: Iterable[Step]) -> list[str]:
     """Return the names that a sequence of resolved steps may write to the context, each once."""
     names = {name: None for step in steps for name in step.output_names()}
     return list(names)
+
+
+def answering_in(steps: Steps, *place: int) -> Iterator[AnsweringAgent]:
+    """Yield the agents whose answers are the last output of a sequence of resolved steps; see `Step.answering_agents`.
+
+    Args:
+        steps: The sequence.
+        *place: Where it is in the step around it.
+    """
+    resolved = assume_resolved(steps)
+    if resolved:
+        last = len(resolved) - 1
+        for each in resolved[last].answering_agents():
+            yield replace(each, position=(*place, last, *each.position))
 
 
 def assume_resolved(steps: Steps) -> Sequence[Step]:

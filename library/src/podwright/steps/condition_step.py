@@ -11,7 +11,14 @@ from typing_extensions import TypedDict, override
 
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.messages.messages import CLOSED
-from podwright.steps.base import ANY_CHANGE, Rules, Step, Write
+from podwright.steps.base import (
+    ANY_CHANGE,
+    AnsweringAgent,
+    Rules,
+    Step,
+    Write,
+    answering_in,
+)
 from podwright.steps.blueprint_types import ConditionRef, Name
 from podwright.steps.registry import StepBlueprint
 
@@ -96,6 +103,11 @@ class ConditionStep(Step):
     @override
     def resolve_fields(self, references: References) -> JsonObject:
         return {"condition": references.resolve_condition(self.condition)}
+
+    @override
+    def answering_agents(self) -> Iterator[AnsweringAgent]:
+        yield from answering_in(self.then, _THEN)
+        yield from answering_in(self.else_, _ELSE)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

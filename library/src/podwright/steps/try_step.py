@@ -22,10 +22,12 @@ from podwright.messages.messages import CLOSED
 from podwright.schemas.validation_errors import PATTERNS
 from podwright.steps.base import (
     ANY_CHANGE,
+    AnsweringAgent,
     Known,
     Rules,
     Step,
     Write,
+    answering_in,
     uncertain,
 )
 from podwright.steps.blueprint_types import Name
@@ -153,6 +155,14 @@ class TryStep(Step):
             # as blueprints have it; that of something else is a problem of the blueprint
             return {"on": list(self.on)}
         return {}
+
+    @override
+    def answering_agents(self) -> Iterator[AnsweringAgent]:
+        """Yield the agents of `catch`, or without it those of the last attempt: nothing is tried after them."""
+        if self.catch:
+            yield from answering_in(self.catch, self.retries + 1)
+        else:
+            yield from answering_in(self.steps, self.retries)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

@@ -12,7 +12,15 @@ from typing_extensions import TypedDict, override
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import ConfigurationError
 from podwright.messages.messages import CLOSED
-from podwright.steps.base import ANY_CHANGE, Builder, Known, Rules, Step
+from podwright.steps.base import (
+    ANY_CHANGE,
+    AnsweringAgent,
+    Builder,
+    Known,
+    Rules,
+    Step,
+    answering_in,
+)
 from podwright.steps.blueprint_types import Described, Name
 from podwright.steps.registry import StepsBlueprint
 
@@ -108,6 +116,10 @@ class WorkflowStep(Step):
     @override
     def inner(self) -> Iterator[Sequence[Step]]:
         yield self.workflow.steps
+
+    @override
+    def answering_agents(self) -> Iterator[AnsweringAgent]:
+        yield from answering_in(self.workflow.steps)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

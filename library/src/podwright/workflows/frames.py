@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.blueprints.inputs import DeclaredInputs
-from podwright.data.json_data import JsonMapping, JsonObject, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    to_text,
+)
 from podwright.messages.approvals import Decision
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.try_step import ERROR
 from podwright.workflows.resume import SequenceProgress, StepProgress
+from podwright.workflows.turn import TURN, AgentAnswer
 
 Path = tuple[int, ...]
 
@@ -129,14 +135,37 @@ class Scope:
         for name in reversed(missing):
             _put_first(self.context, name, missing[name])
 
-    def write(self, key: str, value: Any) -> None:
-        """Put a value at the end of the context: the last one is the answer of the workflow."""
+    def write(
+        self, key: str, value: Any, turn: JsonMapping | None = None
+    ) -> None:
+        """Put a value at the end of the context: the last one is the answer of the workflow.
+
+        Args:
+            key: Its name.
+            value: The value.
+            turn: How an agent has come to it; see `podwright.workflows.turn`.
+        """
         for values in (self.context, self.written):
             _put_last(values, key, value)
+            values.pop(TURN, None)
+            if turn:
+                values[TURN] = turn
             for hidden in (DECISIONS, EDITS):
                 earlier = as_object(values.get(hidden))
                 if key in earlier:
                     values[hidden] = _without(earlier, key)
+
+    def write_answer(self, key: str, answer: AgentAnswer) -> None:
+        """Put the answer of an agent at the end of the context, with its turn if that says more."""
+        turn: JsonObject | None = None
+        if answer.messages or answer.finish_reason != "stop":
+            turn = {
+                "output": key,
+                "text": to_text(answer.value),
+                "messages": answer.messages,
+                "finish_reason": answer.finish_reason,
+            }
+        self.write(key, answer.value, turn)
 
     def edit(self, key: str, value: Any) -> None:
         """Give a name of the context the value that a person has chosen, in its place."""
@@ -189,10 +218,12 @@ class Scope:
         edits = as_object(written.get(EDITS))
         for name, value in edits.items():
             self.edit(name, value)
+        turn = as_object(written.get(TURN))
         for name, value in written.items():
-            is_output = name not in (DECISIONS, EDITS, *leave_out)
+            is_output = name not in (DECISIONS, EDITS, TURN, *leave_out)
             if is_output and name not in decisions:
-                self.write(name, value)
+                own_turn = turn if turn.get("output") == name else None
+                self.write(name, value, own_turn)
 
     @staticmethod
     def edited_names(written: JsonMapping) -> set[str]:

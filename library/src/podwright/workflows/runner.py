@@ -40,6 +40,7 @@ from podwright.workflows.frames import (
 )
 from podwright.workflows.parts import Parts
 from podwright.workflows.resume import SequenceProgress
+from podwright.workflows.turn import AgentAnswer
 
 if TYPE_CHECKING:
     from podwright.blueprints.schema import ToolOptions
@@ -187,8 +188,8 @@ class StepRunner:
         response_model: Any = None,
         with_messages: bool = False,
         limits: JsonMapping | None = None,
-    ) -> Any:
-        """Run an agent as the step of a frame, and return its output.
+    ) -> AgentAnswer:
+        """Run an agent as the step of a frame, and return its answer.
 
         Args:
             agent: The agent.
@@ -213,7 +214,13 @@ class StepRunner:
             agent, frame.path, limits=limits_of_blueprint(limits)
         )
         value = await run.execute(task)
-        return agent.output(value, run.data)
+        turn: list[JsonObject] = []
+        if with_messages:
+            # after the earlier messages and its input
+            turn = run.messages[len(messages) + 1 :]
+        return AgentAnswer(
+            agent.output(value, run.data), turn, run.finish_reason
+        )
 
     def function(self, name: str, step: str) -> Tool:
         """Return a function.

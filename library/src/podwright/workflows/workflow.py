@@ -19,7 +19,6 @@ from typing_extensions import Unpack
 from podwright.blueprints import walk_steps
 from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
-from podwright.chats.chat_messages import one_turn
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
 from podwright.data.json_data import (
@@ -41,6 +40,7 @@ from podwright.messages.conversation import (
     as_content,
     parse_content,
     parse_messages,
+    to_data,
 )
 from podwright.messages.messages import ContentPart, Message
 from podwright.messages.task_input import by_name, to_context
@@ -48,6 +48,7 @@ from podwright.messages.templates import sections, visible
 from podwright.models.retries import Retries
 from podwright.run.component import (
     Component,
+    Position,
     Supplied,
     TaskBody,
     nothing_to_decide,
@@ -63,7 +64,12 @@ from podwright.run.options import (
 )
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Run, Task
-from podwright.steps.base import Step, output_names, steps_to_data
+from podwright.steps.base import (
+    Step,
+    answering_in,
+    output_names,
+    steps_to_data,
+)
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.tools.tool import Tool
@@ -78,6 +84,7 @@ from podwright.workflows.resume import (
 )
 from podwright.workflows.runner import StepRunner, WorkflowTask
 from podwright.workflows.template_names import name_problems
+from podwright.workflows.turn import TURN, answer_of, check_turn
 
 if TYPE_CHECKING:
     from podwright.mcp.entries import MCPSource
@@ -278,6 +285,14 @@ class Workflow(Component):
         """Its agents by name."""
         return self._references.agents
 
+    def answering_parts(self) -> Iterator[tuple[Position, Component]]:
+        """Yield the agents whose answers are its last output, whatever else its steps do; see `Component`."""
+        for place in answering_in(self._steps):
+            agent = self.members().get(place.agent)
+            if agent is not None:
+                for position, part in agent.answering_parts():
+                    yield (*place.position, *position), part
+
     def text(self, value: Any) -> str:
         """The output that was written last, as text."""
         return to_text(self.output(value, None))
@@ -408,6 +423,8 @@ class Workflow(Component):
         if KEPT in named:
             kept = Kept.from_dict(named.pop(KEPT))
         earlier = parse_messages(named.get(MESSAGES, ()))
+        if TURN in named:
+            check_turn(named[TURN])
         decision = Decision()
         if DECISION in named:
             decision = Decision.from_dict(named.pop(DECISION))
@@ -420,7 +437,7 @@ class Workflow(Component):
             resume_path=resume_path,
         )
         if saved is None or resume_path is None:
-            known = (*self.output_names, MESSAGES, DECISIONS)
+            known = (*self.output_names, MESSAGES, DECISIONS, TURN)
             named = dict(self.inputs.complete(named, known))
         else:
             # it has added names since, and persons may have changed inputs
@@ -565,9 +582,12 @@ class Workflow(Component):
         shown = visible(context)
         if any(not isinstance(value, str) for value in shown.values()):
             run.data = copy_json(shown)
-        answer = to_text(self.output(shown, None))
         question = Message("user", as_content(shown.get(INPUT, "")))
-        run.messages = one_turn(task.messages, question, answer)
+        name = next(reversed(shown), "")
+        text = to_text(self.output(shown, None))
+        answer = answer_of(context, name, text)
+        run.messages = to_data((*task.messages, question)) + answer.messages
+        run.finish_reason = answer.finish_reason
         return {key: to_text(value) for key, value in shown.items()}
 
 

@@ -219,6 +219,7 @@ class Attempt:
         return self._ended(
             "succeeded",
             result=component.content_of(result, as_data=True),
+            messages=result.messages,
             usage=result.usage,
         )
 

@@ -19,7 +19,7 @@ from podwright.events import (
 )
 from podwright.messages.messages import ModelResponse
 from podwright.messages.usage import Usage
-from podwright.run.component import ModelComponent
+from podwright.run.component import ModelComponent, Position
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Task
 from podwright_service.openai_api.forced_tool import ForcedTool
@@ -70,17 +70,14 @@ class Answer:
         self._component = component
         self._shows_reasoning = show_reasoning and component.chats
         self._is_json = _has_response_model(component, task)
-        answering, answering_path = _answering(component)
-        # a structured answer may be corrected, and the steps of a workflow are not its answer
-        self._streams = answering.streams_answer and not (
-            self._is_json or _has_response_model(answering, task)
-        )
+        self._streaming = self._streaming_positions(task)
+        """The positions of the runs whose tokens are the answer."""
         self._answering_run = run_id
-        """Id of the run whose tokens are the answer."""
-        self._answering_path = answering_path
-        """The position of that run."""
-        self._depth = 0
-        """How much of that position the run has reached."""
+        """Id of the run that answers, as far as it is known."""
+        self._streams = () in self._streaming
+        """Whether its tokens are the answer."""
+        self._around: dict[str, Position] = {run_id: ()}
+        """The positions of the runs around those that may answer, by id."""
         self._call = -1
         self._text = ""
         self._sent = False
@@ -99,14 +96,30 @@ class Answer:
             return self._read_answering(event)
         return None
 
+    def _streaming_positions(self, task: Task) -> frozenset[Position]:
+        if self._is_json:
+            # a structured answer may be corrected
+            return frozenset()
+        return frozenset(
+            position
+            for position, part in self._component.answering_parts()
+            if part.streams_answer and not _has_response_model(part, task)
+        )
+
     def _follow(self, event: RunStarted) -> None:
-        """Go on to the last step of a pipeline, which gives its answer."""
-        depth = self._depth + 1
-        path = self._answering_path[:depth]
-        is_inner = event.parent_id == self._answering_run
-        if is_inner and event.path == path and len(path) == depth:
+        """Go on to the part of a pipeline or a workflow that gives its answer."""
+        around = self._around.get(event.parent_id or "")
+        # a run that a function of a step makes has no position of its own
+        if around is None or len(event.path) <= len(around):
+            return
+        if event.path in self._streaming:
             self._answering_run = event.run_id
-            self._depth = depth
+            self._streams = True
+        elif any(
+            position[: len(event.path)] == event.path
+            for position in self._streaming
+        ):
+            self._around[event.run_id] = event.path
 
     def _read_answering(self, event: Event) -> Piece | None:
         match event:
@@ -174,15 +187,6 @@ class Answer:
             rest = answer.removeprefix(self._text)
             return Piece(rest)
         return Piece(self._separator() + answer)
-
-
-def _answering(component: Component) -> tuple[Component, tuple[int, ...]]:
-    """Return the part that gives the answer of a component, and the position of its run inside that of the whole."""
-    path: list[int] = []
-    while component.answering_step is not None:
-        index, component = component.answering_step
-        path.append(index)
-    return component, tuple(path)
 
 
 def _has_response_model(component: Component, task: Task) -> bool:

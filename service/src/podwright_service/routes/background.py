@@ -276,7 +276,7 @@ async def list_runs(
 ) -> Response:
     """The runs that the caller may see, newest first; with the scope `approve` alone, those that wait.
 
-    Results, problems, questions and what persons have done are there only if `fields` names them.
+    Results, conversations, problems, questions and what persons have done are there only if `fields` names them.
     """
     contents = _parse_fields(fields)
     if not viewer.runs:
@@ -580,8 +580,8 @@ def _content(run: StoredRun, name: RunContent, *, as_data: bool) -> Any:
     match name:
         case "result":
             return _result(run, as_data)
-        case "problem":
-            return run["problem"]
+        case "messages" | "problem":
+            return run[name]
         case "approval":
             if run["status"] != "waiting_for_approval":
                 return None

@@ -131,6 +131,11 @@ runs = Table(
     ),
     Column("usage", JSON, nullable=False, default=dict),
     Column("result", JSON),
+    Column(
+        "messages",
+        JSON,
+        comment="the conversation after it; null of runs of older releases",
+    ),
     Column("problem", JSON),
     Column(
         "webhook",
