@@ -76,7 +76,7 @@ class NoteStep(Step):
     @override
     @classmethod
     def schema_of_value(
-        cls, data: JsonMapping, agents: Mapping[str, JsonMapping]
+        cls, data: JsonMapping, check: NameCheck
     ) -> JsonMapping | None:
         return _TEXT
 

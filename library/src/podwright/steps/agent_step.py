@@ -125,12 +125,12 @@ class AgentStep(Step):
     @override
     @classmethod
     def schema_of_value(
-        cls, data: JsonMapping, agents: Mapping[str, JsonMapping]
+        cls, data: JsonMapping, check: NameCheck
     ) -> JsonMapping | None:
         own = data.get("response_schema")
         if own is not None:
             return as_object(own)
-        agent = agents.get(str(data.get("agent")), {})
+        agent = check.agents.get(str(data.get("agent")), {})
         if "instructions" not in agent:
             return None
         config = as_object(agent.get("config"))

@@ -162,7 +162,7 @@ class ApprovalStep(Step):
     @override
     @classmethod
     def schema_of_value(
-        cls, data: JsonMapping, agents: Mapping[str, JsonMapping]
+        cls, data: JsonMapping, check: NameCheck
     ) -> JsonMapping | None:
         return _DECISION_SCHEMA
 

@@ -175,13 +175,13 @@ class Step(ABC):
 
     @classmethod
     def schema_of_value(
-        cls, data: JsonMapping, agents: Mapping[str, JsonMapping]
+        cls, data: JsonMapping, check: NameCheck
     ) -> JsonMapping | None:
         """Return the JSON Schema of what the step writes; None if it is not known.
 
         Args:
             data: The step.
-            agents: The blueprints of the agents that are known, by name.
+            check: The check that asks; it has the agents and the functions that are known.
         """
         return None
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from podwright.workflows.frames import StepFrame
     from podwright.workflows.references import References
     from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
 
 
 _ONE_FUNCTION = ConfigDict(
@@ -104,6 +105,17 @@ class FunctionStep(Step):
     ) -> Iterator[Write]:
         called = _called(data.get("function"), data.get("mcp"))
         yield Write(output_name(data.get("output"), called), data, pointer)
+
+    @override
+    @classmethod
+    def schema_of_value(
+        cls, data: JsonMapping, check: NameCheck
+    ) -> JsonMapping | None:
+        """Return the schema of what the function says that it returns; that of an MCP tool is not known."""
+        function = check.functions.get(str(data.get("function")))
+        if function is None:
+            return None
+        return function.result_schema
 
     @override
     @classmethod

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
 
+from podwright.data.json_data import JsonMapping
 from podwright.data.text import short_repr
 from podwright.data.tool_names import TOOL_NAME
 from podwright.errors import ToolDefinitionError
@@ -96,6 +97,20 @@ def function_schema(function: Callable[..., Any]) -> FunctionSchema:
     return FunctionSchema(schema, arguments, fields)
 
 
+def result_schema(function: Callable[..., Any]) -> JsonMapping | None:
+    """Return the JSON Schema of what a function returns by its annotation, as JSON data; None if that has none."""
+    hints = _hints(without_partial(function))
+    if "return" not in hints:
+        return None
+    try:
+        return TypeAdapter(hints["return"]).json_schema(
+            mode="serialization", schema_generator=_SchemaWithoutTitles
+        )
+    # a type without a schema, such as a data frame, is no mistake
+    except (PydanticUserError, TypeError, ValueError):
+        return None
+
+
 def without_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function inside a partial; one that is not a partial as it is."""
     while isinstance(function, partial):
@@ -144,16 +159,21 @@ def _tool_name(function: Callable[..., Any], inner: Callable[..., Any]) -> str:
 def _parameters(
     function: Callable[..., Any], inner: Callable[..., Any]
 ) -> list[tuple[inspect.Parameter, Any]]:
-    target = inner
-    if not inspect.isroutine(inner):
-        target = type(inner).__call__
-    hints = get_type_hints(
-        getattr(target, "__func__", target), include_extras=True
-    )
+    hints = _hints(inner)
     parameters = inspect.signature(function).parameters.values()
     return [
         (parameter, hints.get(parameter.name, Any)) for parameter in parameters
     ]
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The type hints of a function, or of an object that is called like one."""
+    target = function
+    if not inspect.isroutine(function):
+        target = type(function).__call__
+    return get_type_hints(
+        getattr(target, "__func__", target), include_extras=True
+    )
 
 
 def _field(

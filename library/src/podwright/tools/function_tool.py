@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from podwright.blueprints.schema import ToolOptions
-from podwright.data.json_data import JsonObject, as_object
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.data.text import did_you_mean
 from podwright.errors import ToolDefinitionError
 from podwright.functions.run_context import (
@@ -21,7 +21,11 @@ from podwright.messages.messages import ToolSchema
 from podwright.schemas.validation_errors import Location, to_problems
 from podwright.tools.arguments import validate_arguments
 from podwright.tools.decorator import approval_rule_of, options_of
-from podwright.tools.function_schema import function_schema, without_partial
+from podwright.tools.function_schema import (
+    function_schema,
+    result_schema,
+    without_partial,
+)
 from podwright.tools.tool import Tool
 
 _VARIADIC = (
@@ -64,6 +68,11 @@ class FunctionTool(Tool):
     def definition(self) -> object:
         """The function."""
         return self._function
+
+    @property
+    def result_schema(self) -> JsonMapping | None:
+        """The JSON Schema of what the function returns by its annotation; None if it has none."""
+        return result_schema(self._function)
 
     @property
     def may_report_usage(self) -> bool:

@@ -148,6 +148,11 @@ class Tool(ABC):
         return self._original or self
 
     @property
+    def result_schema(self) -> JsonMapping | None:
+        """The JSON Schema of its results; None if it is not known. Results are not checked against it."""
+        return None
+
+    @property
     def may_report_usage(self) -> bool:
         """Whether its calls may report model calls of their own, which have a price."""
         return False

@@ -44,6 +44,7 @@ from podwright.steps.registry import (
     step_class,
     writes_of,
 )
+from podwright.tools.tool import Tool
 
 _LIST: JsonMapping = {"type": "array"}
 _TEXT: JsonMapping = {"type": "string"}
@@ -69,20 +70,23 @@ class Findings:
 
 
 def check_names(
-    blueprint: JsonMapping, agents: Mapping[str, JsonMapping] | None = None
+    blueprint: JsonMapping,
+    agents: Mapping[str, JsonMapping] | None = None,
+    functions: Mapping[str, Tool] | None = None,
 ) -> Findings:
     """The names in the templates of a valid blueprint that nothing can fill.
 
     Args:
         blueprint: A blueprint of any kind.
         agents: The blueprints of the agents that it names, as far as they are known.
+        functions: The functions that its steps call, as far as they are known.
     """
     findings = Findings()
     known = _inputs_of(blueprint)
     is_closed = bool(blueprint.get("inputs"))
     if kind_of(blueprint) == "workflow":
         steps = as_array(blueprint.get("steps"))
-        check = NameCheck(findings, agents or {}, is_closed)
+        check = NameCheck(findings, agents or {}, is_closed, functions or {})
         check.written.update(check.written_values(steps))
         check.check_sequence(steps, "/steps", known, in_loop=False)
         return findings
@@ -92,20 +96,23 @@ def check_names(
 
 
 def name_problems(
-    parsed: ParsedBlueprint, agents: Mapping[str, Component] | None = None
+    parsed: ParsedBlueprint,
+    agents: Mapping[str, Component] | None = None,
+    functions: Mapping[str, Tool] | None = None,
 ) -> list[Problem]:
     """The problems that `check_names` finds in a parsed blueprint; none if it has others already.
 
     Args:
         parsed: The blueprint.
         agents: The agents that it names.
+        functions: The functions that its steps call.
     """
     if parsed.problems:
         return []
     blueprints = {
         name: agent.to_blueprint() for name, agent in (agents or {}).items()
     }
-    return check_names(parsed.data, blueprints).problems
+    return check_names(parsed.data, blueprints, functions).problems
 
 
 def blueprints_of(component: Component | None) -> dict[str, JsonMapping]:
@@ -131,6 +138,7 @@ class NameCheck:
     agents: Mapping[str, JsonMapping]
     is_closed: bool
     """Whether the inputs are declared, so that a caller gives no other."""
+    functions: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     written: Known = field(default_factory=dict[str, JsonMapping | None])
     """What any step writes."""
 
@@ -193,7 +201,7 @@ class NameCheck:
                 continue
             if not write.gathered:
                 kind = step_class(write.step)
-                yield write.name, kind.schema_of_value(write.step, self.agents)
+                yield write.name, kind.schema_of_value(write.step, self)
             # of the items of a map, only decisions that are a part of the context are known afterwards
             elif not write.is_label:
                 yield write.name, _LIST if write.gathered == "collect" else None
@@ -387,7 +395,8 @@ def _field_problem(
             return Problem(
                 pointer,
                 detail=f"Nothing fills {shown}: the value is a {schema['type']}, which has no fields.",
-                suggestion="Only data has fields: declare it as an object, or give the agent a 'response_schema'.",
+                suggestion="Only data has fields: declare it as an object, give the agent a 'response_schema', or let "
+                "the function return data.",
             )
         if schema.get("type") == "array" and not is_index(key):
             return Problem(

@@ -144,7 +144,9 @@ class Workflow(Component):
             options,
         )
         problems = _reference_problems(parsed.data, references)
-        problems += name_problems(parsed, references.agents)
+        problems += name_problems(
+            parsed, references.agents, references.functions
+        )
         super().__init__(parsed, problems)
 
     @classmethod
@@ -181,7 +183,9 @@ class Workflow(Component):
         problems: list[Problem] = []
         if validate:
             problems = _reference_problems(parsed.data, references)
-            problems += name_problems(parsed, references.agents)
+            problems += name_problems(
+                parsed, references.agents, references.functions
+            )
         else:
             # what is missing fails when it is needed
             references.add_mcp_functions(parsed.data)

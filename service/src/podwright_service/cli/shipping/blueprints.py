@@ -41,6 +41,7 @@ from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
 from podwright.tools.entries import outdated_texts
+from podwright.tools.tool import Tool
 from podwright.workflows.template_names import blueprints_of, check_names
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.access.auth import ApiKeys
@@ -159,7 +160,12 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
                 if name in own_agents or name == EVERY
             }
             models = _models_in(component, blueprint, replaced)
-            found = check_names(blueprint, blueprints_of(component))
+            functions: Mapping[str, Tool] = {}
+            if component is not None:
+                functions = component.own_tools()
+            found = check_names(
+                blueprint, blueprints_of(component), functions
+            )
             problems = [
                 *_problems_in_context(models, blueprint),
                 *found.problems,
