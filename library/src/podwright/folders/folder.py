@@ -6,6 +6,7 @@
         tools.py            functions for its tools, by name
         functions.py        functions for its function steps, by name; those that it lacks are taken from tools.py
         conditions.py       functions for its conditions, by name
+        schemas.py          types that write its JSON Schemas, by the titles of these
         agents.py           agents in Python that it names: components, or functions
         mcp.lock.json       the definitions of the tools of MCP servers that it and agents/name.json name
         agents/             name.json, or a folder name/, for each agent that it names
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
+TYPES_FILE = "schemas.py"
+"""The file of a folder with the types that write its JSON Schemas."""
 _MAX_NAME_BYTES = 240
 
 
@@ -378,6 +381,37 @@ class Folder:
             if similar is not None:
                 functions[similar] = own[similar]
         return functions
+
+    @property
+    def has_types(self) -> bool:
+        """Whether it has types that write JSON Schemas."""
+        return (self.path / TYPES_FILE).is_file()
+
+    def types(self, names: Collection[str]) -> dict[str, Any]:
+        """The types of these names in `schemas.py`; of a name that does not exist, the class with the most similar one.
+
+        Raises:
+            ConfigurationError: The file cannot be imported.
+        """
+        if not names:
+            return {}
+        module = self._load_module(TYPES_FILE)
+        if module is None:
+            return {}
+        own = {
+            name: value
+            for name, value in vars(module).items()
+            if inspect.isclass(value) and not name.startswith("_")
+        }
+        types: dict[str, Any] = {}
+        for name in names:
+            known = getattr(module, name, None)
+            similar = most_similar(name, own)
+            if known is not None:
+                types[name] = known
+            elif similar is not None:
+                types[similar] = own[similar]
+        return types
 
     def mcp_lock(self) -> MCPLock:
         """Read the lock of its MCP tools; one without definitions if it has none.

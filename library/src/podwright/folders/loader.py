@@ -38,6 +38,7 @@ from podwright.errors import (
     Problem,
 )
 from podwright.folders.folder import AgentSource, Folder
+from podwright.folders.typed_schemas import outdated_schemas
 from podwright.kinds import Kind
 from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
@@ -340,7 +341,9 @@ def _build_in_folder(
             lookups[source.name] = folder.describe_lookup(source.name)
     with_functions = _with_functions(supplied, folder, blueprint)
     with_agents = replace(with_functions, agents=AgentMap(agents, lookups))
-    return _build(blueprint, with_agents, options)
+    component = _build(blueprint, with_agents, options)
+    log_warnings(component, outdated_schemas(folder, blueprint))
+    return component
 
 
 def _load_agent(

@@ -15,7 +15,6 @@ from pydantic import (
     with_config,
 )
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
 
 from podwright.data.json_data import JsonMapping
@@ -24,6 +23,7 @@ from podwright.data.tool_names import TOOL_NAME
 from podwright.errors import ToolDefinitionError
 from podwright.functions.run_context import is_context
 from podwright.messages.messages import ToolSchema
+from podwright.schemas.response_schema import SchemaWithoutTitles
 from podwright.tools.docstrings import parse_docstring
 
 
@@ -35,16 +35,6 @@ class FunctionSchema(NamedTuple):
     """Validates the arguments of a call."""
     names: Iterable[str]
     """The names of the arguments."""
-
-
-class _SchemaWithoutTitles(GenerateJsonSchema):
-    """Titles only repeat names, and models are billed per token."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Ignore defaults without a JSON form: they are left out of the schema."""
 
 
 def function_schema(function: Callable[..., Any]) -> FunctionSchema:
@@ -75,9 +65,7 @@ def function_schema(function: Callable[..., Any]) -> FunctionSchema:
         typed_dict: Any = TypedDict  # type checkers expect literal fields
         shape = with_config(extra="forbid")(typed_dict(name, fields))
         arguments: TypeAdapter[Any] = TypeAdapter(shape)
-        parameters = arguments.json_schema(
-            schema_generator=_SchemaWithoutTitles
-        )
+        parameters = arguments.json_schema(schema_generator=SchemaWithoutTitles)
     except (PydanticUserError, TypeError, NameError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         suggestion: str | None = None
@@ -104,7 +92,7 @@ def result_schema(function: Callable[..., Any]) -> JsonMapping | None:
         return None
     try:
         return TypeAdapter(hints["return"]).json_schema(
-            mode="serialization", schema_generator=_SchemaWithoutTitles
+            mode="serialization", schema_generator=SchemaWithoutTitles
         )
     # a type without a schema, such as a data frame, is no mistake
     except (PydanticUserError, TypeError, ValueError):

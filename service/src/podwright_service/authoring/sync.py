@@ -1,4 +1,4 @@
-"""Bringing the tools' entries of a component folder up to date with the code."""
+"""Bringing the tools' entries and the JSON Schemas of a component folder up to date with the code."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from podwright.data.json_data import (
 from podwright.data.text import did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError, Problem
 from podwright.folders.folder import Folder
+from podwright.folders.typed_schemas import typed_schemas
 from podwright.tools.entries import tool_lists
 from podwright.tools.function_tool import to_tool
 from podwright.tools.tool import Tool
@@ -44,17 +45,17 @@ class SyncedFile:
 
 
 def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
-    """The blueprint files of a folder, and of the agents in it, with the tools' entries that its code has.
+    """The blueprint files of a folder, and of the agents in it, with the tools' entries and schemas that its code has.
 
     What the code says of a tool counts: its parameters, its description, and the options of `@tool`. Options that only
-    the blueprint has are kept.
+    the blueprint has are kept. A JSON Schema is that of the type in `schemas.py` that its title names.
 
     Args:
         folder: The component folder.
         added: Names of functions in `tools.py` that become tools of the agent in the folder's own blueprint.
 
     Raises:
-        PodwrightError: A file cannot be read, or the code has no function for a tool.
+        PodwrightError: A file cannot be read, or the code has no function for a tool, or no type for a schema.
     """
     files = [_synced(folder, folder.blueprint_file(), added)]
     files += [_synced(folder, path, []) for path in folder.agent_files()]
@@ -122,8 +123,13 @@ def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
                 continue
             entries[number] = _updated(as_object(entry), tool)
             file.kept += _only_in_blueprint(as_object(entry), tool, at)
+    typed, more = typed_schemas(folder, file.blueprint)
+    problems += more
     if problems:
         raise blueprints.invalid(problems, f"The blueprint '{path.name}'")
+    for schema in typed:
+        schema.stored.clear()
+        schema.stored.update(schema.own)
     if added:
         _add_tools(folder, file.blueprint, added)
     file.changes = blueprint_changes(old, file.blueprint)

@@ -444,10 +444,10 @@ def sync(
         bool, typer.Option("--check", help="Change nothing.")
     ] = False,
 ) -> None:
-    """Bring entries of tools up to date with code and MCP servers.
+    """Bring entries of tools and JSON Schemas up to date with code and MCP servers.
 
-    Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay.
-    Only the servers named by --mcp are called.
+    Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay. A
+    JSON Schema whose title names a type in schemas.py is that of the type. Only the servers named by --mcp are called.
 
     Exit codes: 0 success; with --check 1 if something differs.
     """

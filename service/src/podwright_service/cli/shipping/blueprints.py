@@ -31,6 +31,7 @@ from podwright.errors import (
 )
 from podwright.folders.folder import Folder
 from podwright.folders.loader import unknown_agent_error
+from podwright.folders.typed_schemas import outdated_schemas
 from podwright.folders.walks import (
     component_digest,
     reported_models_of,
@@ -153,6 +154,8 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
                     )
                 )
                 warnings += outdated_texts(blueprint, tools_of(component))
+            if is_folder(path):
+                warnings += outdated_schemas(Folder(Path(path)), blueprint)
             own_agents = _agents_in(component, blueprint)
             replaced = {
                 name: model
@@ -163,9 +166,7 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
             functions: Mapping[str, Tool] = {}
             if component is not None:
                 functions = component.own_tools()
-            found = check_names(
-                blueprint, blueprints_of(component), functions
-            )
+            found = check_names(blueprint, blueprints_of(component), functions)
             problems = [
                 *_problems_in_context(models, blueprint),
                 *found.problems,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def sync_folder(
     folder: str, added: list[str], servers: Sequence[str], *, check: bool
 ) -> int:
-    """Bring the tools of a folder up to date with its code and its MCP servers, and print what changes.
+    """Bring the tools and the schemas of a folder up to date with its code and MCP servers, and print what changes.
 
     Args:
         folder: The component folder.
@@ -35,8 +35,8 @@ def sync_folder(
         The exit code: 1 if something differs and is only to be checked, else 0.
 
     Raises:
-        PodwrightError: The code has no function for a tool, a server is not reachable, does not have a tool or is in no
-            blueprint, or a file cannot be read or written.
+        PodwrightError: The code has no function for a tool or no type for a schema, a server is not reachable, does not
+            have a tool or is in no blueprint, or a file cannot be read or written.
     """
     root = Folder(Path(folder))
     files = synced_files(root, [] if servers else added)
