@@ -865,3 +865,101 @@ def test_secrets_are_not_exported(shell: Shell, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == [
         "blueprint.json"
     ]
+
+
+TYPES = '''
+from pydantic import BaseModel, Field
+
+class Order(BaseModel):
+    """What a customer buys."""
+
+    item: str
+    count: int = Field(default=1, ge=1)
+
+Prices = list[float]
+'''
+
+
+def test_a_type_writes_the_schemas_that_name_it(
+    shell: Shell, shop: Path
+) -> None:
+    """`sync` writes schemas from their types and keeps them: `--check` fails and says which ones differ."""
+    (shop / "schemas.py").write_text(TYPES)
+    blueprint = blueprints.read_file(shop / "blueprint.json")
+    blueprint["config"]["response_schema"] = {"title": "Order"}
+    blueprint["inputs"] = {"prices": {"title": "Prices", "default": [1.5]}}
+    agent = {
+        "name": "clerk",
+        "instructions": "Note.",
+        "config": {
+            "model": "offline/echo",
+            "response_schema": {"title": "Order"},
+        },
+    }
+    (shop / "agents").mkdir()
+    (shop / "agents" / "clerk.json").write_text(json.dumps(agent))
+    (shop / "blueprint.json").write_text(json.dumps(blueprint))
+    refused = shell("validate", "shop")
+    assert refused.returncode == 1
+    assert "/config/response_schema" in refused.stdout
+    assert "podwright sync" in refused.stdout
+    done = shell("sync", "shop")
+    assert (done.returncode, done.stderr) == (0, "")
+    written = blueprints.read_file(shop / "blueprint.json")
+    order = {
+        "title": "Order",
+        "description": "What a customer buys.",
+        "properties": {
+            "count": {"default": 1, "minimum": 1, "type": "integer"},
+            "item": {"type": "string"},
+        },
+        "required": ["item"],
+        "type": "object",
+    }
+    assert written["config"]["response_schema"] == order
+    assert written["inputs"]["prices"] == {
+        "title": "Prices",
+        "default": [1.5],
+        "items": {"type": "number"},
+        "type": "array",
+    }
+    clerk = blueprints.read_file(shop / "agents" / "clerk.json")
+    assert clerk["config"]["response_schema"] == order
+    valid = shell("validate", "shop")
+    assert (valid.returncode, "warning" in valid.stdout) == (0, False)
+    done = shell("sync", "shop", "--check")
+    assert (done.returncode, done.stdout) == (0, "Up to date.\n")
+    (shop / "schemas.py").write_text(TYPES.replace("item: str", "item: int"))
+    before = (shop / "blueprint.json").read_text()
+    done = shell("sync", "shop", "--check")
+    assert (done.returncode, done.stderr) == (1, "")
+    for place in ("blueprint.json", "agents/clerk.json"):
+        changed = f"{place}: breaking: /config/response_schema/properties/item/type changed: 'string' -> 'integer'"
+        assert changed in done.stdout
+    assert (shop / "blueprint.json").read_text() == before
+    warned = shell("validate", "shop")
+    assert warned.returncode == 0
+    assert (
+        "warning: The schema is not that of the type 'Order'" in warned.stdout
+    )
+    assert shell("sync", "shop").returncode == 0
+    assert shell("sync", "shop", "--check").returncode == 0
+
+
+def test_a_type_that_is_missing(shell: Shell, shop: Path) -> None:
+    """A type that was renamed is an error of `sync` and of `sync --check`, which suggests the new name."""
+    (shop / "schemas.py").write_text(TYPES.replace("Order", "Orders"))
+    blueprint = blueprints.read_file(shop / "blueprint.json")
+    blueprint["config"]["response_schema"] = {
+        "title": "Order",
+        "type": "object",
+    }
+    (shop / "blueprint.json").write_text(json.dumps(blueprint))
+    for options in ([], ["--check"]):
+        done = shell("sync", "shop", *options)
+        assert done.returncode == 1
+        assert "schemas.py has no type 'Order'" in done.stderr
+        assert "Did you mean 'Orders'?" in done.stderr
+    (shop / "schemas.py").write_text("import nothing_of_that_name\n")
+    done = shell("sync", "shop")
+    assert (done.returncode, "requirements.txt" in done.stderr) == (1, True)

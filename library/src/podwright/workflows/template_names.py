@@ -213,10 +213,12 @@ class NameCheck:
         schema = root
         for key in expression.fields:
             schema = _schema_of_field(schema, key, root)
-        items = as_object(as_object(schema).get("items"))
-        if not items or "$ref" in items:
+        schema = as_object(_resolved(schema, root))
+        items = as_object(_resolved(as_object(schema.get("items")), root))
+        if not items or root is None or _refers_outside_definitions(root):
             return None
-        return items
+        # by itself, it refers to the same definitions
+        return {**items, "$defs": as_object(root.get("$defs"))}
 
     def in_context(self, known: Known) -> Known:
         """Return the known names that are in the context, and not only in templates inside a step."""
@@ -469,6 +471,14 @@ def _resolved(
     if isinstance(reference, str):
         return subschema(root, reference)
     return schema
+
+
+def _refers_outside_definitions(schema: JsonMapping) -> bool:
+    """Whether a schema refers to something else than its definitions, such as to itself."""
+    return any(
+        pointer.endswith("/$ref") and not str(value).startswith("#/$defs/")
+        for pointer, value, _ in walk_json(schema)
+    )
 
 
 def _is_misspelling(name: str, other: str) -> bool:
