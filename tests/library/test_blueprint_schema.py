@@ -11,6 +11,7 @@ from tests.library.shapes import BLUEPRINTS, EVERY_KEY, KINDS, Json
 from tests.library.strategies import changed, places, valid
 
 from podwright import blueprints
+from podwright.blueprints.validation import with_types
 from podwright.steps.registry import step_keys
 
 SCHEMAS = blueprints.json_schema()
@@ -112,7 +113,7 @@ BEYOND_THE_SCHEMA = (
 @settings(max_examples=200)
 @given(example=_damaged())
 def test_the_schema_and_the_check_agree(example: tuple[Any, Json]) -> None:
-    """The schema accepts a document if and only if its shape has no problems; each problem points to a value."""
+    """The schema accepts a document with all types if and only if its shape has no problems, which point to values."""
     kind, document = example
     found = blueprints.problems(document, kind)
     shape = [
@@ -121,7 +122,7 @@ def test_the_schema_and_the_check_agree(example: tuple[Any, Json]) -> None:
         if not any(words in str(problem) for words in BEYOND_THE_SCHEMA)
     ]
     assert jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(
-        document
+        with_types(document)
     ) == (not shape), shape
     for problem in found:
         here: Any = document

@@ -14,7 +14,7 @@ import orjson
 
 from podwright.blueprints.content import read_bytes
 from podwright.blueprints.texts import with_texts
-from podwright.blueprints.validation import Blueprint, invalid
+from podwright.blueprints.validation import Blueprint, invalid, with_types
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.data.text import did_you_mean, os_error_reason, truncate
 from podwright.errors import (
@@ -135,7 +135,9 @@ def from_yaml(text: str | bytes) -> Any:
 
 
 def read_file(path: str | Path) -> Blueprint:
-    """The data in a blueprint file, not yet validated, with its texts: lines are joined, and files beside it are read.
+    """The data in a blueprint file, not yet validated, with its texts and types.
+
+    Lines are joined, files beside it are read, and the types are written that keys say.
 
     Raises:
         ConfigurationError: The file does not exist or cannot be read.
@@ -146,7 +148,7 @@ def read_file(path: str | Path) -> Blueprint:
     if problems:
         raise invalid(problems, f"The blueprint '{path}'")
     blueprint.pop("$schema", None)
-    return blueprint
+    return with_types(blueprint)
 
 
 def read_source(path: str | Path) -> Blueprint:
@@ -230,9 +232,9 @@ def _may_be_blueprint(path: Path) -> bool:
 def digest(blueprint: JsonMapping) -> str:
     """`sha256:` and 64 hexadecimal digits over the canonical JSON: sorted keys, no white space, 1.0 written as 1.
 
-    `$schema`, which is for editors, does not count.
+    `$schema`, which is for editors, does not count, nor does it whether types are written that keys say.
     """
-    data = dict(blueprint)
+    data = with_types(blueprint)
     data.pop("$schema", None)
     text = json.dumps(
         _canonical(data),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 from podwright.blueprints.mcp_tools import mcp_tools
-from podwright.blueprints.validation import kind_of
+from podwright.blueprints.validation import kind_of, with_types
 from podwright.data.json_data import JsonMapping, as_array, as_object
 from podwright.data.text import truncate
 from podwright.steps.registry import step_class
@@ -49,6 +49,7 @@ Ends = list[tuple[str, str]]
 def mermaid(blueprint: JsonMapping) -> str:
     """The flowchart of a valid blueprint of any kind; its texts are escaped."""
     chart = Flowchart()
+    blueprint = with_types(blueprint)
     match kind_of(blueprint):
         case "workflow":
             chart.workflow(blueprint)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from podwright.data.json_data import (
     JsonMapping,
+    JsonObject,
     as_array,
     as_object,
     json_pointer,
@@ -15,7 +16,7 @@ from podwright.kinds import TRAITS
 _MEMBER_KEYS = sorted({each.member_key for each in TRAITS.values()} - {""})
 
 
-def members_of(blueprint: JsonMapping) -> Iterator[tuple[str, JsonMapping]]:
+def members_of(blueprint: JsonMapping) -> Iterator[tuple[str, JsonObject]]:
     """Yield the JSON pointer and the entry of each member of a conductor or a pipeline, and of each step of a workflow.
 
     Args:

@@ -83,6 +83,6 @@ def _agent_names(blueprint: JsonMapping) -> Iterator[object]:
 
 def _is_reference(member: JsonMapping) -> bool:
     """Whether an entry refers to an agent without defining it."""
-    if member.get("type") != "Agent":
+    if member.get("type", "Agent") != "Agent":
         return False
     return member.keys() <= _REFERENCE_KEYS

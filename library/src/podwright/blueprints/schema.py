@@ -26,6 +26,7 @@ from podwright.data.json_data import (
     JsonObject,
     as_object,
     copy_json,
+    walk_json,
 )
 from podwright.data.tool_names import TOOL_NAME
 from podwright.kinds import Kind
@@ -346,13 +347,19 @@ def _adapter(kind: Kind, _: Kinds) -> TypeAdapter[Any]:
 def file_schema() -> dict[str, JsonObject]:
     """The JSON Schema of blueprint files of each kind, for editors: as `json_schema`, with what only files may have.
 
-    These are `$schema`, and texts as lists of lines or in files of their own.
+    These are `$schema`, texts as lists of lines or in files of their own, and steps and members without the `type` that
+    their keys say.
     """
     schemas = json_schema()
     for schema in schemas.values():
         definitions = as_object(schema.get("$defs"))
         for shape in (schema, *definitions.values()):
             _allow_text_forms(as_object(shape.get("properties")))
+            _allow_no_type(shape)
+        for _, part, _ in walk_json(schema):
+            if "oneOf" in as_object(part):
+                # it would need the type
+                as_object(part).pop("discriminator", None)
         # a workflow is a reference to the definition that nested workflows have, where `$schema` is unknown
         reference = schema.pop("$ref", "")
         _, _, name = reference.rpartition("/")
@@ -369,6 +376,20 @@ def _allow_text_forms(properties: JsonObject) -> None:
         own = as_object(properties[key])
         forms = own.get("anyOf", [own])
         properties[key] = {"anyOf": [*forms, *text_forms(part)]}
+
+
+def _allow_no_type(shape: JsonObject) -> None:
+    """Require no key of a shape that its other keys say."""
+    properties = as_object(shape.get("properties"))
+    name = as_object(properties.get("type")).get("const")
+    implied: set[str] = set()
+    if name == "Agent":
+        implied = {"type"}
+    elif step_class({"type": name}).own_keys:
+        implied = {"type", "name"}
+    required = [key for key in shape.get("required", ()) if key not in implied]
+    if "required" in shape:
+        shape["required"] = required
 
 
 def json_schema() -> dict[str, JsonObject]:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from podwright.blueprints.chat_settings import chat_problems
 from podwright.blueprints.mcp_tools import mcp_problems
+from podwright.blueprints.members import members_of
 from podwright.blueprints.schema import (
     CONFIG_KEYS,
     adapter,
@@ -39,7 +40,12 @@ from podwright.schemas.validation_errors import (
     resolve,
     to_problems,
 )
-from podwright.steps.registry import step_problems
+from podwright.steps.registry import (
+    fill_type_in,
+    missing_type_problem,
+    step_problems,
+    walk_steps,
+)
 
 MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""
@@ -160,7 +166,7 @@ def parse(
             suggestion=f"Use {own_kind.capitalize()} for it.",
         )
         return Parsed({}, [problem])
-    current = copy_json(migrate(data))
+    current = migrate(data)
     found, unused = _check_shape(current, kind or own_kind, validate)
     if not found and (kind or own_kind) == "workflow":
         found = list(step_problems(current["steps"]))[:MAX_PROBLEMS]
@@ -170,12 +176,32 @@ def parse(
     return Parsed(current, found, unused[:MAX_PROBLEMS])
 
 
+def with_types(blueprint: JsonMapping) -> Blueprint:
+    """Return a blueprint with the types and names of its steps and members that a shorter one leaves to their keys.
+
+    Args:
+        blueprint: A blueprint of any kind, valid or not, as JSON data.
+    """
+    current = copy_json(dict(blueprint))
+    teams = {kind.capitalize() for kind in TRAITS if TRAITS[kind].member_key}
+    if current.get("type") not in teams:
+        for _, step in walk_steps(current.get("steps")):
+            fill_type_in(step)
+        return current
+    for _, member in members_of(current):
+        if member and "type" not in member:
+            whole = {"type": "Agent", **member}
+            member.clear()
+            member.update(whole)
+    return current
+
+
 def migrate(blueprint: JsonMapping) -> Blueprint:
-    """The blueprint in the current schema version, without `$schema`, which is for editors.
+    """The blueprint in the current schema version, with types, and without `$schema`, which is for editors.
 
     An unknown version stays, and fails validation.
     """
-    current = dict(blueprint)
+    current = with_types(blueprint)
     current.pop("$schema", None)
     if current.get("version") != "0":
         return current
@@ -235,8 +261,16 @@ def _check_shape(
         _, value = resolve(blueprint, location)
         return allowed_keys(kind, location, as_object(value))
 
-    others = [error for error in errors if error["loc"] not in further]
-    problems = to_problems(others, blueprint, allowed)
+    untyped: list[Problem] = []
+    others: list[JsonMapping] = []
+    for error in errors:
+        if error["type"] == "union_tag_not_found":
+            location, step = resolve(blueprint, error["loc"])
+            pointer = json_pointer(*location)
+            untyped.append(missing_type_problem(as_object(step), pointer))
+        elif error["loc"] not in further:
+            others.append(error)
+    problems = to_problems(others, blueprint, allowed) + untyped
     warnings: list[Problem] = []
     for location, unsafe_pointer in further.items():
         if unsafe_pointer:

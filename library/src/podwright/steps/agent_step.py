@@ -69,6 +69,7 @@ class AgentStep(Step):
 
     step_type: ClassVar[str] = "agent_step"
     shape: ClassVar[Any] = AgentStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("agent",)
     agent_keys: ClassVar[Sequence[str]] = ("agent",)
     template_keys: ClassVar[Sequence[str]] = ("input",)
     schemas: ClassVar[Sequence[str]] = ("/response_schema",)
@@ -110,6 +111,11 @@ class AgentStep(Step):
         # data may be corrected
         if self.response_schema is None:
             yield AnsweringAgent(str(self.agent))
+
+    @override
+    @classmethod
+    def name_called(cls, data: JsonMapping) -> object:
+        return data.get("agent")
 
     @override
     @classmethod

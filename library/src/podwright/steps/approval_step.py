@@ -92,6 +92,7 @@ class ApprovalStep(Step):
     shape: ClassVar[Any] = Annotated[
         _ApprovalStep, AfterValidator(_with_option)
     ]
+    own_keys: ClassVar[Sequence[str]] = ("message",)
     sequences: ClassVar[Sequence[str]] = ("/on_reject",)
     template_keys: ClassVar[Sequence[str]] = ("message",)
     schemas: ClassVar[Sequence[str]] = ("/edit/*",)

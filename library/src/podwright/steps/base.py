@@ -96,6 +96,8 @@ class Step(ABC):
     """The `type` in a blueprint."""
     shape: ClassVar[Any] = None
     """The typed dictionary of its blueprint data."""
+    own_keys: ClassVar[Sequence[str]] = ()
+    """Keys that steps of no other kind have: with one of them, a blueprint may leave `type` and `name` out."""
     sequences: ClassVar[Sequence[str]] = ()
     """The JSON pointers of the sequences of steps in it, such as `/then`; `/branches/*` is each item of a list."""
     agent_keys: ClassVar[Sequence[str]] = ()
@@ -138,6 +140,11 @@ class Step(ABC):
     """Whether the steps in it are repeated, and their templates may name the number of the iteration."""
     inner_names: ClassVar[Mapping[str, str]] = {}
     """Names that only templates inside it may use, each with where that is, such as "inside a loop"."""
+
+    @classmethod
+    def name_called(cls, data: JsonMapping) -> object:
+        """Return the name of what the step calls, by default None: a step without a name is called like it."""
+        return None
 
     @classmethod
     def writes(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Required
 
-from pydantic import AfterValidator, BeforeValidator, Field, with_config
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
@@ -35,6 +42,16 @@ PATTERNS[_SERVER_NAME] = (
 
 Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=100)]
 """A name for people, templates and metrics."""
+_name_check: TypeAdapter[str] = TypeAdapter(Name)
+
+
+def is_name(value: object) -> bool:
+    """Whether a value may be a name."""
+    try:
+        _name_check.validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def _input_name(name: str) -> str:

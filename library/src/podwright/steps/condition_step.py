@@ -58,6 +58,7 @@ class ConditionStep(Step):
 
     step_type: ClassVar[str] = "condition_step"
     shape: ClassVar[Any] = ConditionStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("condition",)
     sequences: ClassVar[Sequence[str]] = ("/then", "/else")
     condition_keys: ClassVar[Sequence[str]] = ("condition",)
     left_out: ClassVar[JsonMapping] = {"else": []}

@@ -60,6 +60,7 @@ class FunctionStep(Step):
 
     step_type: ClassVar[str] = "function_step"
     shape: ClassVar[Any] = FunctionStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("function", "mcp")
     function_keys: ClassVar[Sequence[str]] = ("function",)
     template_keys: ClassVar[Sequence[str]] = ("arguments",)
     left_out: ClassVar[JsonMapping] = {"arguments": {}}
@@ -94,6 +95,11 @@ class FunctionStep(Step):
     @override
     def output_names(self) -> Iterator[str]:
         yield self.stored_as
+
+    @override
+    @classmethod
+    def name_called(cls, data: JsonMapping) -> object:
+        return _called(data.get("function"), data.get("mcp"))
 
     @override
     @classmethod

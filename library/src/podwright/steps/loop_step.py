@@ -52,6 +52,7 @@ class LoopStep(Step):
 
     step_type: ClassVar[str] = "loop_step"
     shape: ClassVar[Any] = LoopStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("until",)
     sequences: ClassVar[Sequence[str]] = ("/steps",)
     condition_keys: ClassVar[Sequence[str]] = ("until",)
     repeat_keys: ClassVar[Sequence[str]] = ("max_iterations",)

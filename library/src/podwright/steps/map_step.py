@@ -67,6 +67,7 @@ class MapStep(Step):
 
     step_type: ClassVar[str] = "map_step"
     shape: ClassVar[Any] = MapStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("over",)
     sequences: ClassVar[Sequence[str]] = ("/steps",)
     expression_keys: ClassVar[Sequence[str]] = ("over",)
     concurrency_keys: ClassVar[Sequence[str]] = ("max_concurrency",)

@@ -54,6 +54,7 @@ class ParallelStep(Step):
 
     step_type: ClassVar[str] = "parallel_step"
     shape: ClassVar[Any] = ParallelStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("branches",)
     sequences: ClassVar[Sequence[str]] = ("/branches/*",)
     left_out: ClassVar[JsonMapping] = {"collect": False}
     same_as_absent: ClassVar[JsonMapping] = {"collect": False}

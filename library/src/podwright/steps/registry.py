@@ -17,6 +17,7 @@ from podwright.data.json_data import (
 )
 from podwright.errors import Problem
 from podwright.steps.base import Builder, Step, Write
+from podwright.steps.blueprint_types import is_name
 
 if TYPE_CHECKING:
     from podwright.workflows.workflow import Workflow
@@ -47,7 +48,55 @@ def kinds() -> Kinds:
 
 def step_class(data: JsonMapping) -> type[Step]:
     """Return the kind of a step in a blueprint, valid or not; `Step` itself if the kind is unknown."""
-    return _kinds.get(str(data.get("type")), Step)
+    if "type" in data:
+        return _kinds.get(str(data["type"]), Step)
+    by_keys = {_kinds_by_key()[key] for key in _own_keys_in(data)}
+    if len(by_keys) == 1:
+        return by_keys.pop()
+    return Step
+
+
+def fill_type_in(step: JsonObject) -> None:
+    """Write the type and the name of a step into it, as far as it lacks them and its keys say them."""
+    kind = step_class(step)
+    if not kind.own_keys or {"type", "name"} <= step.keys():
+        return
+    name = kind.name_called(step)
+    if not is_name(name):
+        name = kind.step_type.removesuffix("_step")
+    whole = {"type": kind.step_type, "name": name, **step}
+    step.clear()
+    step.update(whole)
+
+
+def missing_type_problem(step: JsonMapping, pointer: str) -> Problem:
+    """Return the problem of a step without a type whose keys do not say it either."""
+    keys = [f"'{key}'" for key in _own_keys_in(step)]
+    if keys:
+        return Problem(
+            pointer,
+            detail=f"The keys {' and '.join(keys)} are those of different kinds of steps.",
+            suggestion="Remove one, or write the 'type' of the step.",
+        )
+    known = ", ".join(f"'{key}'" for key in _kinds_by_key())
+    return Problem(
+        pointer,
+        detail="Missing key 'type'.",
+        suggestion=f"A step without it is known by one of the keys {known}.",
+    )
+
+
+def _own_keys_in(step: JsonMapping) -> list[str]:
+    return [key for key in _kinds_by_key() if key in step]
+
+
+def _kinds_by_key() -> Mapping[str, type[Step]]:
+    return _kinds_by_key_of(kinds())
+
+
+@functools.lru_cache(maxsize=4)
+def _kinds_by_key_of(of: Kinds) -> Mapping[str, type[Step]]:
+    return {key: kind for kind in of for key in kind.own_keys}
 
 
 class _ShapesOfKinds:

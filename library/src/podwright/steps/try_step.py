@@ -93,6 +93,7 @@ class TryStep(Step):
     shape: ClassVar[Any] = Annotated[
         _TryStep, AfterValidator(_with_consequence)
     ]
+    own_keys: ClassVar[Sequence[str]] = ("catch", "retries")
     sequences: ClassVar[Sequence[str]] = ("/steps", "/catch")
     repeat_keys: ClassVar[Sequence[str]] = ("retries",)
     left_out: ClassVar[JsonMapping] = {"catch": [], "retries": 0, "on": []}

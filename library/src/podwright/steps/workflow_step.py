@@ -58,6 +58,7 @@ class WorkflowStep(Step):
 
     step_type: ClassVar[str] = "workflow_step"
     shape: ClassVar[Any] = WorkflowStepBlueprint
+    own_keys: ClassVar[Sequence[str]] = ("workflow",)
     sequences: ClassVar[Sequence[str]] = ("/workflow/steps",)
     breaking: ClassVar[Rules] = (("/workflow(/.*)?", ANY_CHANGE),)
 
