@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import socket
@@ -19,8 +20,10 @@ from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 from podwright import tool as as_tool
+from podwright.blueprints.members import members_of
+from podwright.blueprints.validation import with_types
 from podwright.components import FunctionStep
-from podwright.steps.registry import step_keys
+from podwright.steps.registry import step_keys, walk_steps
 from podwright.testing import ModelRequest
 
 MODEL = "offline/counted"
@@ -544,6 +547,46 @@ def test_a_hostile_blueprint_is_refused(
         canary.accept()
 
 
+def without_types(blueprint: dict[str, Any]) -> dict[str, Any]:
+    """The blueprint without the types that keys of steps and members say."""
+    short = copy.deepcopy(blueprint)
+    entries = [entry for _, entry in members_of(short)]
+    if short.get("type") not in ("Conductor", "Pipeline"):
+        entries = [entry for _, entry in walk_steps(short.get("steps"))]
+    for entry in entries:
+        known = entry.pop("type", None)
+        if entry and with_types(short) != with_types(blueprint):
+            # no key says this one
+            entry["type"] = known
+    return short
+
+
+SHORT = {
+    name: without_types(blueprint)
+    for name, (blueprint, _) in HOSTILE.items()
+    if len(json.dumps(blueprint)) < 10_000
+}
+SHORT = {
+    name: blueprint
+    for name, blueprint in SHORT.items()
+    if blueprint != HOSTILE[name][0]
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_hostile_blueprint_without_types_is_refused(
+    client: httpx.Client, name: str
+) -> None:
+    """What is refused does not depend on whether the types of steps and members are written, or left to their keys."""
+    blueprint = HOSTILE[name][0]
+    body = {"blueprint": blueprint, "agents": {"inner": blueprint}}
+    whole = client.post("/validate-blueprint", json=body).json()
+    body = {"blueprint": SHORT[name], "agents": {"inner": SHORT[name]}}
+    short = client.post("/validate-blueprint", json=body).json()
+    assert short == whole
+    assert not short["valid"]
+
+
 @pytest.mark.parametrize("kind", ["workflow", "conductor", "pipeline"])
 def test_the_kind_must_be_that_of_the_blueprint(
     client: httpx.Client, model: Counted, kind: str
@@ -570,6 +613,11 @@ def test_the_kind_must_be_that_of_the_blueprint(
         flow(nested(4)),
         line(MEMBER, {"type": "Agent", "name": "helper"}),
         team(MEMBER),
+        flow(
+            {"agent": "helper"},
+            {"function": "count", "arguments": {"text": "{helper_output}"}},
+        ),
+        line({"name": "helper"}),
     ],
     ids=[
         "agent",
@@ -583,6 +631,8 @@ def test_the_kind_must_be_that_of_the_blueprint(
         "4 levels",
         "pipeline",
         "conductor",
+        "steps without types",
+        "members without types",
     ],
 )
 def test_an_allowed_blueprint_is_valid(
@@ -620,10 +670,13 @@ def member(name: str) -> dict[str, Any]:
         (flow(step(agent="w")), {}, ["w → w"]),
         (line(member("a")), {"a": line(member("p"))}, ["a → p → a"]),
         (line(member("helper")), {"helper": line(member("helper"))}, []),
+        (line({"name": "a"}), {"a": flow({"agent": "b"}), "b": line({"name": "c"}), "c": agent()}, []),
+        (line({"name": "c"}), {"a": flow({"agent": "b"}), "b": team({"name": "a"}), "c": agent()}, ["a → b → a"]),
         (flow(step(agent="w2")), flows(2, 3, 4), []),
         (line(member("a")), {**{x: line(member(y)) for x, y in ("ab", "bc", "cd", "de")}, "e": agent()}, ["5 levels"]),
     ],
-    ids=["in any order", "circle", "itself", "itself through another", "the service's of its name", "4 levels",
+    ids=["in any order", "circle", "itself", "itself through another", "the service's of its name",
+         "in any order, without types", "circle without types", "4 levels",
          "5 levels"],
 )  # fmt: skip
 def test_blueprints_name_each_other_in_any_order_but_not_in_a_circle(
