@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers import write_files
 from tests.library.shapes import Json, events
 
 from podwright import (
@@ -43,6 +45,8 @@ from podwright.errors import (
     RunError,
     ToolError,
 )
+from podwright.folders.error_codes import misspelt_codes
+from podwright.folders.folder import Folder
 from podwright.messages.messages import ToolCall
 from podwright.models.retries import Retries
 
@@ -411,3 +415,58 @@ def test_codes_make_a_round_trip() -> None:
     assert "on" not in plain["steps"][0]
     [change] = blueprint_changes(plain, blueprint)
     assert change.breaking
+
+
+CODES_OF_A_FOLDER = """
+from podwright.errors import RunError
+from shared.stock import Empty
+
+class Late(RunError):
+    code = "too_late"
+
+ALSO = ["no_such_day"]
+
+def look_up(number: str) -> str:
+    raise RunError("None left.", code="out_of_stock")
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("out_of_stock", None),
+        ("out_of_stok", "out_of_stock"),
+        ("to_late", "too_late"),
+        ("shelf_emty", "shelf_empty"),
+        # it is somewhere in the code, or may be of another component
+        ("no_such_day", None),
+        ("of_a_remote", None),
+        ("tool_failed", None),
+    ],
+)
+def test_codes_that_functions_give_to_errors(
+    tmp_path: Path, code: str, meant: str | None
+) -> None:
+    """A code that resembles one that the folder raises, and that nothing in the folder has, is a warning."""
+    step = {
+        "steps": [{"function": "look_up", "arguments": {"number": "{input}"}}],
+        "retries": 1,
+        "on": [code],
+    }
+    blueprint = {"name": "w", "steps": [{"branches": [[step]]}]}
+    files = {
+        "w/blueprint.json": blueprint,
+        "w/functions.py": CODES_OF_A_FOLDER,
+        "w/broken.py": "def (",
+        "w/.venv/other.py": f"code = '{code}'",
+        "shared/stock.py": "class Empty(Exception):\n    code = 'shelf_empty'\n",
+    }
+    folder = Folder(write_files(tmp_path, files) / "w")
+    found = misspelt_codes(folder, folder.blueprint())
+    if meant is None:
+        assert found == []
+        return
+    [problem] = found
+    assert problem.pointer == "/steps/0/branches/0/0/on/0"
+    assert f"'{code}'" in problem.detail
+    assert problem.suggestion == f"Did you mean '{meant}'?"

@@ -29,6 +29,7 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
+from podwright.folders.error_codes import misspelt_codes
 from podwright.folders.folder import Folder
 from podwright.folders.loader import unknown_agent_error
 from podwright.folders.typed_schemas import outdated_schemas
@@ -155,7 +156,9 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
                 )
                 warnings += outdated_texts(blueprint, tools_of(component))
             if is_folder(path):
-                warnings += outdated_schemas(Folder(Path(path)), blueprint)
+                folder = Folder(Path(path))
+                warnings += outdated_schemas(folder, blueprint)
+                warnings += misspelt_codes(folder, blueprint)
             own_agents = _agents_in(component, blueprint)
             replaced = {
                 name: model
