@@ -204,7 +204,9 @@ def test_without_types_a_title_is_a_title(tmp_path: Path) -> None:
     write_files(folder.path, {"blueprint.json": desk(untitled)})
     assert load(folder.path).run("hello")
     (folder.path / "schemas.py").unlink()
-    write_files(folder.path, {"blueprint.json": desk({**TICKET, "title": "Zebra"})})
+    write_files(
+        folder.path, {"blueprint.json": desk({**TICKET, "title": "Zebra"})}
+    )
     fresh = Folder(folder.path)
     assert typed_schemas(fresh, fresh.blueprint()) == ([], [])
     assert load(folder.path).run("hello")
