@@ -1,0 +1,462 @@
+"""Public agents of other frameworks, rebuilt as the folders of tests/rebuilt: each request that they send is as it must be.
+
+They are "agents_as_tools" of OpenAI's Agents SDK, "plan-and-execute" and "corrective RAG" of LangGraph, and "game-builder"
+and "lead-score" of CrewAI. Roles, tools and flow are those of the originals; all texts and functions are our own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.helpers import ROOT
+from tests.library.upstream import reply, upstream
+from tests.service.support import Shell
+
+import podwright
+from podwright import ApprovalRequired, blueprints
+from podwright.errors import RunError
+from podwright.folders.folder import Folder
+from podwright.models import registry
+from podwright.testing import ModelRequest, ToolCall
+from podwright_service.testing import ModelStub
+
+REBUILT = ROOT / "tests" / "rebuilt"
+FOLDERS = sorted(path for path in REBUILT.iterdir() if path.is_dir())
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelStub]:
+    """The provider of all models; at the end, each of its requests has had an answer."""
+    # models keep the address that they had at their first call
+    monkeypatch.setattr(registry, "_resolved", {})
+    with ModelStub() as stub:
+        for name, value in stub.variables(stub.url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("OPENAI_API_KEY", "made-up")
+        monkeypatch.setenv("TAVILY_API_KEY", "made-up")
+        yield stub
+        stub.verify()
+
+
+def instructions(folder: Path, agent: str) -> str:
+    """The instructions of an agent of a folder."""
+    file = folder / "agents" / f"{agent}.yaml"
+    return blueprints.read_file(file)["instructions"]
+
+
+def asked(system: str, user: Any, *turn: Json) -> list[Json]:
+    """The messages of a request."""
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": user},
+        *turn,
+    ]
+
+
+def called(*calls: ToolCall) -> Json:
+    """The message of a model that has called tools."""
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in calls
+        ],
+    }
+
+
+def returned(call: ToolCall, text: str) -> Json:
+    """The message with the result of a tool."""
+    return {"role": "tool", "content": text, "tool_call_id": call.id}
+
+
+def skill(name: str, description: str) -> Json:
+    """A member as its conductor's model sees it."""
+    task = {
+        "type": "string",
+        "title": "Task",
+        "description": "The task, with everything that it needs.",
+    }
+    return tool(name, description, {"task": task}, title="_SkillArguments")
+
+
+def tool(name: str, description: str, properties: Json, **more: Any) -> Json:
+    """A tool as a model sees it."""
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+        **more,
+    }
+    function = {
+        "name": name,
+        "description": description,
+        "parameters": parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def schema(properties: Json, **more: Any) -> Json:
+    """The form of the answer that a request asks for."""
+    answer = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        **more,
+    }
+    form = {"name": "answer", "schema": answer}
+    return {"type": "json_schema", "json_schema": form}
+
+
+CLOSED = {"additionalProperties": False}
+
+
+def sent(provider: ModelStub) -> list[Json]:
+    """The bodies of all requests, in order."""
+    return [dict(received.body) for received in provider.received]
+
+
+def test_agents_as_tools(provider: ModelStub) -> None:
+    """A conductor has the languages translated that are asked for, and another agent finishes what it answers."""
+    french = ToolCall.of("translate_to_french", "1", task="Hello!")
+    spanish = ToolCall.of("translate_to_spanish", "2", task="Hello!")
+    provider.respond_with([french, spanish], "Both.", "Bonjour ! ¡Hola!")
+    provider.when("Translate the text to French", "Bonjour !")
+    provider.when("Translate the text to Spanish", "Hola.")
+    task = "Translate 'Hello!' to French and Spanish."
+    folder = REBUILT / "agents_as_tools"
+    result = podwright.load(folder).run(task, trace=True)
+    first, *translations, second, last = sent(provider)
+    conductor = instructions(folder, "orchestrator")
+    tools = [
+        skill(f"translate_to_{name.lower()}", f"Translates a text to {name}.")
+        for name in ("Spanish", "French", "Italian")
+    ]
+    assert first == {
+        "model": "gpt-5-mini",
+        "messages": asked(conductor, task),
+        "tools": tools,
+    }
+    assert sorted(translations, key=str) == [
+        {
+            "model": "gpt-5-mini",
+            "messages": asked(f"Translate the text to {name}.", "Hello!"),
+        }
+        for name in ("French", "Spanish")
+    ]
+    turn = [
+        called(french, spanish),
+        returned(french, "Bonjour !"),
+        returned(spanish, "Hola."),
+    ]
+    assert second == {**first, "messages": asked(conductor, task, *turn)}
+    assert last == {
+        "model": "gpt-5-mini",
+        "messages": asked(
+            instructions(folder, "synthesizer"),
+            f"## request\n{task}\n\n## translations\nBoth.",
+        ),
+    }
+    assert result.value["answer"] == "Bonjour ! ¡Hola!"
+    assert (result.usage.model_calls, result.usage.tool_calls) == (5, 2)
+
+
+def test_game_builder(provider: ModelStub) -> None:
+    """Two engineers write and review a program in turn, and their chief may ask both again."""
+    call = ToolCall.of("senior_engineer", "1", task="The snake cannot turn.")
+    provider.respond_with("Draft", "Reviewed", call, "Turning", "Final")
+    folder = REBUILT / "game_builder"
+    result = podwright.load(folder).run({"game": "Snake."}, trace=True)
+    senior, qa, chief = (
+        instructions(folder, name)
+        for name in ("senior_engineer", "qa_engineer", "chief_qa_engineer")
+    )
+    tools = [
+        skill("senior_engineer", "Writes and corrects programs in Python."),
+        skill("qa_engineer", "Finds the errors of a program."),
+    ]
+    reviewed = "## game\nSnake.\n\n## code\nReviewed"
+    turn = [called(call), returned(call, "Turning")]
+    requests = [
+        (asked(senior, "Snake."), {}),
+        (asked(qa, "## game\nSnake.\n\n## code\nDraft"), {}),
+        (asked(chief, reviewed), {"tools": tools}),
+        (asked(senior, "The snake cannot turn."), {}),
+        (asked(chief, reviewed, *turn), {"tools": tools}),
+    ]
+    assert sent(provider) == [
+        {"model": "gpt-4o", "messages": messages, **more}
+        for messages, more in requests
+    ]
+    assert result.value["code"] == "Final"
+    assert (result.usage.model_calls, result.usage.tool_calls) == (5, 1)
+
+
+SCORE = schema(
+    {
+        "score": {"type": "integer", "minimum": 1, "maximum": 100},
+        "reason": {"type": "string"},
+    }
+)
+
+
+def test_lead_score(
+    provider: ModelStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person sees the best three, has all scored again with advice, and lets the emails be written."""
+    monkeypatch.setenv("EMAILS", str(tmp_path / "emails"))
+    folder = REBUILT / "lead_score"
+    flow = podwright.load(folder)
+    names = ("Ida Berg", "Omar Nasser", "Lin Zhao", "Eva O'Neil")
+    for name, *scores in zip(names, (71, 12, 64, 33), (68, 11, 93, 9)):
+        answers = [{"score": score, "reason": "So."} for score in scores]
+        provider.when(f"## candidate\n{name}", *answers)
+        provider.when(f"## name\n{name}", f"Dear {name}")
+    with pytest.raises(ApprovalRequired) as first:
+        flow.run({})
+    best = "Ida Berg, 71: So.\nLin Zhao, 64: So.\nEva O'Neil, 33: So."
+    assert first.value.question.message.endswith(best)
+    again = first.value.decide("score again", values={"feedback": "Know AI."})
+    with pytest.raises(ApprovalRequired) as second:
+        flow.run(again, resume_path=first.value.resume_path)
+    best = "Lin Zhao, 93: So.\nIda Berg, 68: So.\nOmar Nasser, 11: So."
+    assert second.value.question.message.endswith(best)
+    result = flow.run(
+        second.value.decide("approve"),
+        resume_path=second.value.resume_path,
+        trace=True,
+    )
+    bios = {
+        lead["name"]: lead["bio"] for lead in json.loads(result.value["leads"])
+    }
+    evaluator = instructions(folder, "evaluator")
+    scored = [
+        {
+            "model": "gpt-4o-mini",
+            "messages": asked(
+                evaluator,
+                f"## candidate\n{name}: {bios[name]}\n\n## feedback\n{feedback}",
+            ),
+            "response_format": SCORE,
+        }
+        for feedback in ("", "Know AI.")
+        for name in names
+    ]
+    correspondent = instructions(folder, "correspondent")
+    written = [
+        {
+            "model": "gpt-4o-mini",
+            "messages": asked(
+                correspondent,
+                f"## name\n{name}\n\n## bio\n{bios[name]}\n\n## invited\n{invited}",
+            ),
+        }
+        for name, invited in zip(names, ("true", "true", "true", "false"))
+    ]
+    assert sorted(sent(provider), key=str) == sorted(scored + written, key=str)
+    emails = {
+        file.stem: file.read_text() for file in (tmp_path / "emails").iterdir()
+    }
+    assert emails == {name.replace("'", ""): f"Dear {name}" for name in names}
+    assert (result.usage.model_calls, result.usage.tool_calls) == (4, 4)
+
+
+def test_a_lead_flow_is_quit(provider: ModelStub) -> None:
+    """Who rejects the ranking ends the run, and no email is written."""
+    provider.respond_with(*[{"score": 5, "reason": "So."}] * 4)
+    flow = podwright.load(REBUILT / "lead_score")
+    with pytest.raises(ApprovalRequired) as paused:
+        flow.run({})
+    with pytest.raises(RunError) as ended:
+        flow.run(
+            paused.value.decide("reject"), resume_path=paused.value.resume_path
+        )
+    assert ended.value.code == "approval_rejected"
+    assert len(provider.received) == 4
+
+
+async def test_plan_and_execute(
+    provider: ModelStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan is made, its first step is done with a search, and the rest is planned again until there is an answer."""
+    search = ToolCall.of("search_web", "1", query="winner 2024")
+    provider.respond_with(
+        *({"steps": ["Find him.", "Find his town."]}, search, "Sinner."),
+        {"response": None, "steps": ["Find the town of Sinner."]},
+        "Sexten.",
+        {"response": "He is from Sexten.", "steps": []},
+    )
+    folder = REBUILT / "plan_and_execute"
+    question = "Where is the winner of the Australian Open 2024 from?"
+    async with upstream() as tavily:
+        page = {"results": [{"content": "Sinner has won.", "score": 0.9}]}
+        tavily.answers([reply(page)])
+        monkeypatch.setenv("TAVILY_URL", tavily.url.removesuffix("/v1"))
+        flow = podwright.load(folder)
+        result = await flow.arun(question, trace=True)
+    assert tavily.requests == [{"query": "winner 2024", "max_results": 3}]
+    planner, executor, replanner = (
+        instructions(folder, name)
+        for name in ("planner", "executor", "replanner")
+    )
+    text = {"type": "string"}
+    steps = {"type": "array", "items": text}
+    plan = schema(
+        {"steps": {**steps, "description": "The steps in their order."}},
+        **CLOSED,
+    )
+    act = schema(
+        {
+            "response": {
+                "type": ["string", "null"],
+                "description": "The answer for the user.",
+            },
+            "steps": {**steps, "description": "The steps that are left."},
+        },
+        **CLOSED,
+    )
+    tools = [
+        tool(
+            "search_web",
+            "Search the web, and return what the best pages say.",
+            {"query": text},
+        )
+    ]
+    plans = (
+        '["Find him.", "Find his town."]',
+        '["Find the town of Sinner."]',
+    )
+    tasks = (
+        f"The plan:\n{plans[0]}\n\nDo its first step: Find him.",
+        f"The plan:\n{plans[1]}\n\nDo its first step: Find the town of Sinner.",
+    )
+    turn = [called(search), returned(search, '["Sinner has won."]')]
+    done = (
+        '[{"step": "Find him.", "result": "Sinner."}]',
+        '[{"step": "Find him.", "result": "Sinner."},'
+        ' {"step": "Find the town of Sinner.", "result": "Sexten."}]',
+    )
+    planning = {"model": "gpt-4o", "temperature": 0}
+    executing = {"model": "gpt-4-turbo", "tools": tools}
+    acting = {**planning, "response_format": act}
+    assert sent(provider) == [
+        {
+            **planning,
+            "response_format": plan,
+            "messages": asked(planner, question),
+        },
+        {**executing, "messages": asked(executor, tasks[0])},
+        {**executing, "messages": asked(executor, tasks[0], *turn)},
+        {
+            **acting,
+            "messages": asked(
+                replanner, objective(question, plans[0], done[0])
+            ),
+        },
+        {**executing, "messages": asked(executor, tasks[1])},
+        {
+            **acting,
+            "messages": asked(
+                replanner, objective(question, plans[1], done[1])
+            ),
+        },
+    ]
+    assert result.data["plan"]["response"] == "He is from Sexten."
+    assert (result.usage.model_calls, result.usage.tool_calls) == (6, 3)
+
+
+def objective(question: str, plan: str, done: str) -> str:
+    """The message for the replanner."""
+    return f"## objective\n{question}\n\n## plan\n{plan}\n\n## done\n{done}"
+
+
+def pdf(name: str) -> Json:
+    """A paper as OpenAI takes a file."""
+    paper = REBUILT / "corrective_rag" / "papers" / name
+    data = base64.b64encode(paper.read_bytes()).decode()
+    file = {
+        "filename": name,
+        "file_data": f"data:application/pdf;base64,{data}",
+    }
+    return {"type": "file", "file": file}
+
+
+QUESTION = "What memory have agents?"
+ATTACKS, MEMORY = "attacks-on-agents.pdf", "memory-of-agents.pdf"
+GRADE = schema({"relevant": {"type": "boolean"}}, **CLOSED)
+
+
+@pytest.mark.parametrize("all_relevant", [True, False])
+async def test_corrective_rag(
+    provider: ModelStub, monkeypatch: pytest.MonkeyPatch, all_relevant: bool
+) -> None:
+    """Each PDF is graded; the web is searched if one is not relevant, and the answer is from what is left."""
+    folder = REBUILT / "corrective_rag"
+    provider.when(f"[file: {MEMORY}]\n\n", {"relevant": True})
+    provider.when(f"[file: {ATTACKS}]\n\n", {"relevant": all_relevant})
+    provider.when(instructions(folder, "rewriter"), "memory of LLM agents")
+    provider.when(instructions(folder, "writer"), "Two kinds.")
+    async with upstream() as tavily:
+        page = {"results": [{"content": "A page.", "score": 0.9}]}
+        tavily.answers([reply(page)])
+        monkeypatch.setenv("TAVILY_URL", tavily.url.removesuffix("/v1"))
+        flow = podwright.load(folder)
+        result = await flow.arun(QUESTION, trace=True)
+    searches = [{"query": "memory of LLM agents", "max_results": 3}]
+    assert tavily.requests == ([] if all_relevant else searches)
+    settings = {"model": "gpt-4o-mini", "temperature": 0}
+    grader, rewriter, writer = (
+        instructions(folder, name) for name in ("grader", "rewriter", "writer")
+    )
+    graded = [
+        {
+            **settings,
+            "messages": asked(
+                grader,
+                with_files(f"## document\n[file: {name}]", pdf(name)),
+            ),
+            "response_format": GRADE,
+        }
+        for name in (ATTACKS, MEMORY)
+    ]
+    *grades, answer = sent(provider)
+    if all_relevant:
+        shown = f"[file: {ATTACKS}]\n[file: {MEMORY}]"
+        files = [pdf(ATTACKS), pdf(MEMORY)]
+    else:
+        shown = f"[file: {MEMORY}]\nA page."
+        files = [pdf(MEMORY)]
+        assert grades.pop() == {
+            **settings,
+            "messages": asked(rewriter, QUESTION),
+        }
+    assert sorted(grades, key=user_text) == graded
+    assert answer == {
+        **settings,
+        "messages": asked(writer, with_files(f"## documents\n{shown}", *files)),
+    }
+    assert result.value["answer"] == "Two kinds."
+    assert result.usage.model_calls == (3 if all_relevant else 4)
+
+
+def with_files(text: str, *files: Json) -> list[Json]:
+    """What the user says: a section about files, the question, and the files."""
+    asked = f"{text}\n\n## question\n{QUESTION}"
+    return [{"type": "text", "text": asked}, *files]
+
+
+def user_text(body: Json) -> str:
+    """The text of a message with files."""
+    return body["messages"][1]["content"][0]["text"]
