@@ -19,7 +19,7 @@ from podwright import (
     Workflow,
     load,
 )
-from podwright.errors import ConfigurationError
+from podwright.errors import ConfigurationError, ToolDefinitionError
 from podwright.folders.folder import Folder
 
 Write = Callable[[Mapping[str, Any]], Path]
@@ -264,6 +264,13 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(
             )
             == "by object"
         )
+
+
+def test_tools_by_name_are_refused(write: Write) -> None:
+    """Tools are a list, unlike functions, and the error says so instead of taking the names for functions."""
+    path = write({"blueprint.json": agent("a", TOOL)})
+    with pytest.raises(ToolDefinitionError, match="a list of functions"):
+        load(path, tools={"look_up": str.upper})
 
 
 def test_circular_references_are_refused(write: Write) -> None:

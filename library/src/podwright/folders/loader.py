@@ -44,7 +44,11 @@ from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
 from podwright.run.component import Component, ModelComponent, Supplied
 from podwright.run.options import named_map
-from podwright.tools.entries import outdated_texts, tools_by_name
+from podwright.tools.entries import (
+    outdated_texts,
+    tool_functions,
+    tools_by_name,
+)
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.workflow import Workflow
 
@@ -110,7 +114,7 @@ def load(
     """
     replacements = _Replacements(model)
     supplied = _Supplied(
-        tools=tuple(tools),
+        tools=tool_functions(tools),
         agents=agent_map(agents),
         conditions=named_map(conditions, "conditions"),
         functions=named_map(functions, "functions"),

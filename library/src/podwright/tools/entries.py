@@ -25,18 +25,29 @@ from podwright.tools.tool import Tool
 _HOW_TO_UPDATE = "Run `podwright sync`, or change the tool back."
 
 
+def tool_functions(
+    functions: Iterable[Callable[..., Any]],
+) -> tuple[Callable[..., Any], ...]:
+    """Return the functions that a caller supplies for tools.
+
+    Raises:
+        ToolDefinitionError: They are no list, but for example a mapping by name.
+    """
+    if isinstance(functions, Mapping) or not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
+        raise ToolDefinitionError(
+            f"Tools must be a list of functions, not {functions!r}."
+        )
+    return tuple(functions)
+
+
 def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
     """The tools of functions, by name.
 
     Raises:
         ToolDefinitionError: A function cannot be a tool, or two that differ, if only in their options, have one name.
     """
-    if not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-        raise ToolDefinitionError(
-            f"Tools must be a list of functions, not {functions!r}."
-        )
     tools: dict[str, Tool] = {}
-    for function in functions:
+    for function in tool_functions(functions):
         tool = to_tool(function)
         known = tools.get(tool.name, tool)
         is_same = known.is_same_as(tool) and known.options == tool.options
