@@ -161,12 +161,10 @@ class MCPStub:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         # transports close their sockets in the turns that follow
-        async with asyncio.timeout(30):
-            while any(
-                connection.fileno() >= 0
-                for connection in self._connections.values()
-            ):
-                await asyncio.sleep(0.001)
+        for _ in range(3000):
+            if all(each.fileno() < 0 for each in self._connections.values()):
+                break
+            await asyncio.sleep(0.01)
         self._connections.clear()
 
     def _run(self, work: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helpers import NEWSROOM
+from tests.helpers import NEWSROOM, write_files
 from tests.library import shelf_tool
 from tests.service.support import Shell
 
@@ -558,6 +558,35 @@ def test_a_function_becomes_a_tool(shell: Shell, shop: Path) -> None:
         1,
         True,
     )
+
+
+def test_an_agent_of_a_workflow_is_given_a_tool(
+    shell: Shell, shop: Path
+) -> None:
+    """`--to` names the file in `agents/` that gets the tool, because a workflow itself has none."""
+    clerk = json.loads((shop / "blueprint.json").read_text())
+    flow = {
+        "type": "Workflow",
+        "name": "flow",
+        "steps": [{"type": "agent_step", "name": "ask", "agent": "clerk"}],
+    }
+    write_files(
+        shop,
+        {"blueprint.json": flow, "agents/clerk.json": {**clerk, "tools": []}},
+    )
+    done = shell("sync", "shop", "--add", "cancel")
+    assert (done.returncode, "--to AGENT" in done.stderr) == (1, True)
+    done = shell("sync", "shop", "--add", "cancel", "--to", "clrk")
+    assert (done.returncode, "Did you mean 'clerk'?" in done.stderr) == (
+        1,
+        True,
+    )
+    done = shell("sync", "shop", "--add", "cancel", "--to", "clerk")
+    assert done.returncode == 0, done.stderr
+    agent = blueprints.read_file(shop / "agents" / "clerk.json")
+    assert [entry["name"] for entry in agent["tools"]] == ["cancel"]
+    assert blueprints.read_file(shop / "blueprint.json") == flow
+    assert shell("sync", "shop", "--check").returncode == 0
 
 
 def test_a_tool_that_is_not_a_function(shell: Shell, shop: Path) -> None:

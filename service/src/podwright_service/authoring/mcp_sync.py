@@ -24,7 +24,7 @@ from podwright.folders.folder import Folder
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.server import MCPServer, ToolListing
-from podwright_service.authoring.sync import SyncedFile
+from podwright_service.authoring.sync import HOW_TO_NAME_AN_AGENT, SyncedFile
 from podwright_service.mcp_servers import servers_of_options
 from podwright_service.settings import Settings
 
@@ -98,7 +98,7 @@ def add_tools(
     if "mcp" not in keys_of(blueprints.kind_of(blueprint)):
         raise ConfigurationError(
             "Only the blueprint of an agent or a conductor has tools of its own.",
-            suggestion="Add the entry to the agent that is to have the tool.",
+            suggestion=HOW_TO_NAME_AN_AGENT,
         )
     if list(names) == [ALL]:
         names = list(listing.tools)

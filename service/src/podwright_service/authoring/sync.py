@@ -26,6 +26,9 @@ from podwright.tools.entries import tool_lists
 from podwright.tools.function_tool import to_tool
 from podwright.tools.tool import Tool
 
+HOW_TO_NAME_AN_AGENT = (
+    "Name the agent in 'agents/' that is to have the tool: --to AGENT."
+)
 _BLOCKS = ("|", ">")
 """The styles of scalars in YAML that begin with a sign on a line of its own."""
 _HEADER = re.compile(r"\A(?:#.*\n)+")
@@ -44,7 +47,9 @@ class SyncedFile:
     """Pointers of options that only the blueprint has."""
 
 
-def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
+def synced_files(
+    folder: Folder, added: list[str], to: Path | None = None
+) -> list[SyncedFile]:
     """The blueprint files of a folder, and of the agents in it, with the tools' entries and schemas that its code has.
 
     What the code says of a tool counts: its parameters, its description, and the options of `@tool`. Options that only
@@ -52,16 +57,36 @@ def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
 
     Args:
         folder: The component folder.
-        added: Names of functions in `tools.py` that become tools of the agent in the folder's own blueprint.
+        added: Names of functions in `tools.py` that become tools of a component.
+        to: The blueprint file that gets them, one of the folder or of `agents/`; by default the folder's own.
 
     Raises:
         PodwrightError: A file cannot be read, or the code has no function for a tool, or no type for a schema.
     """
-    files = [_synced(folder, folder.blueprint_file(), added)]
-    files += [_synced(folder, path, []) for path in folder.agent_files()]
+    own = folder.blueprint_file()
+    files = [
+        _synced(folder, path, added if path == (to or own) else [])
+        for path in (own, *folder.agent_files())
+    ]
     for agent in folder.agent_folders():
         files += synced_files(agent, [])
     return files
+
+
+def agent_file(folder: Folder, name: str) -> Path:
+    """The blueprint file of an agent in `agents/`.
+
+    Raises:
+        ConfigurationError: There is none of this name.
+    """
+    files = {path.stem: path for path in folder.agent_files()}
+    if name not in files:
+        raise ConfigurationError(
+            f"No agent '{name}' is a blueprint file in 'agents/'.",
+            suggestion=did_you_mean(name, files)
+            or "For one that is a folder there, run `podwright sync` with that folder.",
+        )
+    return files[name]
 
 
 def write(file: SyncedFile) -> None:
@@ -175,8 +200,8 @@ def _missing_function(folder: Folder, name: str, at: str) -> Problem:
 def _add_tools(folder: Folder, blueprint: Blueprint, names: list[str]) -> None:
     if "tools" not in keys_of(blueprints.kind_of(blueprint)):
         raise ConfigurationError(
-            "Only the blueprint of an agent has tools of its own.",
-            suggestion="Add the entry to the agent that is to have the tool.",
+            "Only the blueprint of an agent or a conductor has tools of its own.",
+            suggestion=HOW_TO_NAME_AN_AGENT,
         )
     entries: list[Any] = blueprint.setdefault("tools", [])
     known = {as_object(entry).get("name") for entry in entries}

@@ -431,6 +431,14 @@ def sync(
             "be repeated. 'all' stands for all tools of a server.",
         ),
     ] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="AGENT",
+            help="The agent in agents/ that gets the tools of --add; by default the component itself.",
+        ),
+    ] = "",
     servers: Annotated[
         list[str] | None,
         typer.Option(
@@ -454,7 +462,7 @@ def sync(
     from podwright_service.cli.shipping.sync import sync_folder
 
     raise typer.Exit(
-        sync_folder(folder, added or [], servers or [], check=check)
+        sync_folder(folder, added or [], servers or [], to=to, check=check)
     )
 
 

@@ -11,7 +11,12 @@ from podwright.blueprints.mcp_tools import mcp_servers
 from podwright.errors import ConfigurationError
 from podwright.folders.folder import Folder
 from podwright.mcp.lock import LOCK_FILE
-from podwright_service.authoring.sync import SyncedFile, synced_files, write
+from podwright_service.authoring.sync import (
+    SyncedFile,
+    agent_file,
+    synced_files,
+    write,
+)
 from podwright_service.cli.console import print_text
 from podwright_service.settings import read_settings
 
@@ -21,13 +26,19 @@ if TYPE_CHECKING:
 
 
 def sync_folder(
-    folder: str, added: list[str], servers: Sequence[str], *, check: bool
+    folder: str,
+    added: list[str],
+    servers: Sequence[str],
+    *,
+    to: str = "",
+    check: bool,
 ) -> int:
     """Bring the tools and the schemas of a folder up to date with its code and MCP servers, and print what changes.
 
     Args:
         folder: The component folder.
         added: Functions in `tools.py` that become tools of the agent; if a server is asked, tools of that server.
+        to: The agent in `agents/` that gets them; empty for the component itself.
         servers: The MCP servers to ask, each as `NAME`, `NAME=URL` or `NAME=COMMAND ARGUMENT…`; no other is called.
         check: Whether only to print what changes.
 
@@ -39,8 +50,10 @@ def sync_folder(
             have a tool or is in no blueprint, or a file cannot be read or written.
     """
     root = Folder(Path(folder))
-    files = synced_files(root, [] if servers else added)
-    locks = _locks(root, files, added, servers)
+    receiver = agent_file(root, to) if to else root.blueprint_file()
+    files = synced_files(root, [] if servers else added, receiver)
+    [receiving] = [file for file in files if file.path == receiver]
+    locks = _locks(root, files, receiving, added, servers)
     changed = [file for file in files if file.changes]
     changed_locks = [lock for lock in locks if lock.changes]
     for file in files:
@@ -67,6 +80,7 @@ def sync_folder(
 def _locks(
     root: Folder,
     files: Sequence[SyncedFile],
+    receiving: SyncedFile,
     added: Sequence[str],
     servers: Sequence[str],
 ) -> Sequence[SyncedLock]:
@@ -100,7 +114,7 @@ def _locks(
         listings = list_tools(asked)
         if added:
             [(name, listing)] = listings.items()
-            add_tools(files[0], name, added, listing)
+            add_tools(receiving, name, added, listing)
     return synced_locks(root, files, listings)
 
 
