@@ -269,8 +269,9 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(
 def test_tools_by_name_are_refused(write: Write) -> None:
     """Tools are a list, unlike functions, and the error says so instead of taking the names for functions."""
     path = write({"blueprint.json": agent("a", TOOL)})
+    tools: Any = {"look_up": str.upper}
     with pytest.raises(ToolDefinitionError, match="a list of functions"):
-        load(path, tools={"look_up": str.upper})
+        load(path, tools=tools)
 
 
 def test_circular_references_are_refused(write: Write) -> None:

@@ -1,7 +1,7 @@
-"""Public agents of other frameworks, rebuilt as the folders of tests/rebuilt: each request that they send is as it must be.
+"""Public agents of other frameworks, rebuilt as the folders of tests/rebuilt, with each request that they send.
 
-They are "agents_as_tools" of OpenAI's Agents SDK, "plan-and-execute" and "corrective RAG" of LangGraph, and "game-builder"
-and "lead-score" of CrewAI. Roles, tools and flow are those of the originals; all texts and functions are our own.
+They are "agents_as_tools" of OpenAI's Agents SDK, "plan-and-execute" and "corrective RAG" of LangGraph, and
+"game-builder" and "lead-score" of CrewAI. Roles, tools and flow are those of the originals; texts and code are our own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from tests.library.upstream import reply, upstream
 from tests.service.support import Shell
 
 import podwright
-from podwright import ApprovalRequired, blueprints
+from podwright import ApprovalRequired, Workflow, blueprints
 from podwright.errors import RunError
-from podwright.folders.folder import Folder
 from podwright.models import registry
-from podwright.testing import ModelRequest, ToolCall
+from podwright.testing import ToolCall
 from podwright_service.testing import ModelStub
 
 REBUILT = ROOT / "tests" / "rebuilt"
@@ -212,6 +211,12 @@ SCORE = schema(
 )
 
 
+def shown_by(pause: ApprovalRequired) -> str:
+    """What a person is asked."""
+    assert pause.question is not None
+    return pause.question.message
+
+
 def test_lead_score(
     provider: ModelStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,20 +224,22 @@ def test_lead_score(
     monkeypatch.setenv("EMAILS", str(tmp_path / "emails"))
     folder = REBUILT / "lead_score"
     flow = podwright.load(folder)
+    assert isinstance(flow, Workflow)
     names = ("Ida Berg", "Omar Nasser", "Lin Zhao", "Eva O'Neil")
-    for name, *scores in zip(names, (71, 12, 64, 33), (68, 11, 93, 9)):
+    rounds = ((71, 12, 64, 33), (68, 11, 93, 9))
+    for name, *scores in zip(names, *rounds, strict=True):
         answers = [{"score": score, "reason": "So."} for score in scores]
         provider.when(f"## candidate\n{name}", *answers)
         provider.when(f"## name\n{name}", f"Dear {name}")
     with pytest.raises(ApprovalRequired) as first:
         flow.run({})
     best = "Ida Berg, 71: So.\nLin Zhao, 64: So.\nEva O'Neil, 33: So."
-    assert first.value.question.message.endswith(best)
+    assert shown_by(first.value).endswith(best)
     again = first.value.decide("score again", values={"feedback": "Know AI."})
     with pytest.raises(ApprovalRequired) as second:
         flow.run(again, resume_path=first.value.resume_path)
     best = "Lin Zhao, 93: So.\nIda Berg, 68: So.\nOmar Nasser, 11: So."
-    assert second.value.question.message.endswith(best)
+    assert shown_by(second.value).endswith(best)
     result = flow.run(
         second.value.decide("approve"),
         resume_path=second.value.resume_path,
@@ -263,7 +270,9 @@ def test_lead_score(
                 f"## name\n{name}\n\n## bio\n{bios[name]}\n\n## invited\n{invited}",
             ),
         }
-        for name, invited in zip(names, ("true", "true", "true", "false"))
+        for name, invited in zip(
+            names, ("true", "true", "true", "false"), strict=True
+        )
     ]
     assert sorted(sent(provider), key=str) == sorted(scored + written, key=str)
     emails = {
@@ -277,6 +286,7 @@ def test_a_lead_flow_is_quit(provider: ModelStub) -> None:
     """Who rejects the ranking ends the run, and no email is written."""
     provider.respond_with(*[{"score": 5, "reason": "So."}] * 4)
     flow = podwright.load(REBUILT / "lead_score")
+    assert isinstance(flow, Workflow)
     with pytest.raises(ApprovalRequired) as paused:
         flow.run({})
     with pytest.raises(RunError) as ended:
@@ -285,6 +295,34 @@ def test_a_lead_flow_is_quit(provider: ModelStub) -> None:
         )
     assert ended.value.code == "approval_rejected"
     assert len(provider.received) == 4
+
+
+TEXT = {"type": "string"}
+STEP_LIST = {"type": "array", "items": TEXT}
+PLAN = schema(
+    {"steps": {**STEP_LIST, "description": "The steps in their order."}},
+    **CLOSED,
+)
+ACT = schema(
+    {
+        "response": {
+            "type": ["string", "null"],
+            "description": "The answer for the user.",
+        },
+        "steps": {**STEP_LIST, "description": "The steps that are left."},
+    },
+    **CLOSED,
+)
+SEARCH = tool(
+    "search_web",
+    "Search the web, and return what the best pages say.",
+    {"query": TEXT},
+)
+
+
+def objective(question: str, plan: str, done: str) -> str:
+    """The message for the replanner."""
+    return f"## objective\n{question}\n\n## plan\n{plan}\n\n## done\n{done}"
 
 
 async def test_plan_and_execute(
@@ -307,33 +345,6 @@ async def test_plan_and_execute(
         flow = podwright.load(folder)
         result = await flow.arun(question, trace=True)
     assert tavily.requests == [{"query": "winner 2024", "max_results": 3}]
-    planner, executor, replanner = (
-        instructions(folder, name)
-        for name in ("planner", "executor", "replanner")
-    )
-    text = {"type": "string"}
-    steps = {"type": "array", "items": text}
-    plan = schema(
-        {"steps": {**steps, "description": "The steps in their order."}},
-        **CLOSED,
-    )
-    act = schema(
-        {
-            "response": {
-                "type": ["string", "null"],
-                "description": "The answer for the user.",
-            },
-            "steps": {**steps, "description": "The steps that are left."},
-        },
-        **CLOSED,
-    )
-    tools = [
-        tool(
-            "search_web",
-            "Search the web, and return what the best pages say.",
-            {"query": text},
-        )
-    ]
     plans = (
         '["Find him.", "Find his town."]',
         '["Find the town of Sinner."]',
@@ -342,44 +353,28 @@ async def test_plan_and_execute(
         f"The plan:\n{plans[0]}\n\nDo its first step: Find him.",
         f"The plan:\n{plans[1]}\n\nDo its first step: Find the town of Sinner.",
     )
+    found = '{"step": "Find him.", "result": "Sinner."}'
+    town = '{"step": "Find the town of Sinner.", "result": "Sexten."}'
     turn = [called(search), returned(search, '["Sinner has won."]')]
-    done = (
-        '[{"step": "Find him.", "result": "Sinner."}]',
-        '[{"step": "Find him.", "result": "Sinner."},'
-        ' {"step": "Find the town of Sinner.", "result": "Sexten."}]',
+    planner, executor, replanner = (
+        instructions(folder, name)
+        for name in ("planner", "executor", "replanner")
     )
+    planned = asked(planner, question)
+    first = asked(replanner, objective(question, plans[0], f"[{found}]"))
+    last = asked(replanner, objective(question, plans[1], f"[{found}, {town}]"))
     planning = {"model": "gpt-4o", "temperature": 0}
-    executing = {"model": "gpt-4-turbo", "tools": tools}
-    acting = {**planning, "response_format": act}
+    executing = {"model": "gpt-4-turbo", "tools": [SEARCH]}
     assert sent(provider) == [
-        {
-            **planning,
-            "response_format": plan,
-            "messages": asked(planner, question),
-        },
+        {**planning, "messages": planned, "response_format": PLAN},
         {**executing, "messages": asked(executor, tasks[0])},
         {**executing, "messages": asked(executor, tasks[0], *turn)},
-        {
-            **acting,
-            "messages": asked(
-                replanner, objective(question, plans[0], done[0])
-            ),
-        },
+        {**planning, "messages": first, "response_format": ACT},
         {**executing, "messages": asked(executor, tasks[1])},
-        {
-            **acting,
-            "messages": asked(
-                replanner, objective(question, plans[1], done[1])
-            ),
-        },
+        {**planning, "messages": last, "response_format": ACT},
     ]
     assert result.data["plan"]["response"] == "He is from Sexten."
     assert (result.usage.model_calls, result.usage.tool_calls) == (6, 3)
-
-
-def objective(question: str, plan: str, done: str) -> str:
-    """The message for the replanner."""
-    return f"## objective\n{question}\n\n## plan\n{plan}\n\n## done\n{done}"
 
 
 def pdf(name: str) -> Json:
@@ -396,6 +391,17 @@ def pdf(name: str) -> Json:
 QUESTION = "What memory have agents?"
 ATTACKS, MEMORY = "attacks-on-agents.pdf", "memory-of-agents.pdf"
 GRADE = schema({"relevant": {"type": "boolean"}}, **CLOSED)
+
+
+def with_files(text: str, *files: Json) -> list[Json]:
+    """What the user says: a section about files, the question, and the files."""
+    asked = f"{text}\n\n## question\n{QUESTION}"
+    return [{"type": "text", "text": asked}, *files]
+
+
+def user_text(body: Json) -> str:
+    """The text of a message with files."""
+    return body["messages"][1]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("all_relevant", [True, False])
@@ -451,12 +457,48 @@ async def test_corrective_rag(
     assert result.usage.model_calls == (3 if all_relevant else 4)
 
 
-def with_files(text: str, *files: Json) -> list[Json]:
-    """What the user says: a section about files, the question, and the files."""
-    asked = f"{text}\n\n## question\n{QUESTION}"
-    return [{"type": "text", "text": asked}, *files]
+STEPS = {
+    "agents_as_tools": ("translate", "finish"),
+    "corrective_rag": ("retrieve", "grade", "keep", "rewrite", "search"),
+    "game_builder": ("code", "review", "evaluate"),
+    "lead_score": ("load", "score", "rank", "review", "write", "save"),
+    "plan_and_execute": ("plan", "execute", "note", "replan"),
+}
+"""Steps of each folder."""
 
 
-def user_text(body: Json) -> str:
-    """The text of a message with files."""
-    return body["messages"][1]["content"][0]["text"]
+def code_lines(file: Path) -> int:
+    """The lines of a file that are not blank and, except in Markdown, no comments."""
+    lines = [line.strip() for line in file.read_text().splitlines()]
+    comment = "\0" if file.suffix == ".md" else "#"
+    return sum(bool(line) and not line.startswith(comment) for line in lines)
+
+
+def test_the_page_counts_the_lines() -> None:
+    """docs/frameworks.md names each folder, with the lines of its blueprints, prompts and Python."""
+    page = (ROOT / "docs" / "frameworks.md").read_text()
+    stated = re.findall(r"\[(\d+)\]\(\.\./tests/rebuilt/(\w+)\)", page)
+    counted = {
+        folder.name: sum(
+            code_lines(file)
+            for file in folder.rglob("*")
+            if file.suffix in {".md", ".py", ".yaml"}
+        )
+        for folder in FOLDERS
+    }
+    assert {name: int(lines) for lines, name in stated} == counted
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_folder_is_whole(folder: Path, shell: Shell) -> None:
+    """Each is valid and up to date with its code, its graph has all steps, and its export is the same component."""
+    done = shell("validate", str(folder), OPENAI_API_KEY="made-up")
+    assert done.returncode == 0, done.stdout + done.stderr
+    digest = re.search(r"sha256:\w+", done.stdout)
+    assert digest
+    done = shell("sync", str(folder), "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    exported = shell("export", str(folder), "--output", "copy")
+    assert digest[0] in exported.stdout, exported.stderr
+    graph = shell("graph", "copy").stdout
+    assert [step for step in STEPS[folder.name] if step not in graph] == []
