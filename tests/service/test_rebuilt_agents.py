@@ -477,7 +477,7 @@ def code_lines(file: Path) -> int:
 def test_the_page_counts_the_lines() -> None:
     """docs/frameworks.md names each folder, with the lines of its blueprints, prompts and Python."""
     page = (ROOT / "docs" / "frameworks.md").read_text()
-    stated = re.findall(r"\[(\d+)\]\(\.\./tests/rebuilt/(\w+)\)", page)
+    stated = re.findall(r"\[(\d+)\]\(\.\./tests/rebuilt/(\w+)/blueprint", page)
     counted = {
         folder.name: sum(
             code_lines(file)
