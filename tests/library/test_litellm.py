@@ -124,6 +124,13 @@ async def test_an_unknown_provider_is_named() -> None:
         await model.complete(question("nobody/knows"))
 
 
+def test_a_vendor_is_named_as_its_providers_are() -> None:
+    """Who writes the name of the vendor is told those of its providers."""
+    with pytest.raises(errors.UnknownModelError) as caught:
+        LiteLLMModel("google/gemini-2.0-flash", Connection()).check()
+    assert "'gemini/…'" in caught.value.suggestion
+
+
 # --- Anthropic's protocol
 
 

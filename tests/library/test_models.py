@@ -771,6 +771,7 @@ def test_a_provider_must_return_models() -> None:
         ("", "'' has no provider", "'<provider>/'"),
         ("/m", "'/m'", "Known names: "),
         ("openai/", "'openai/'", "Did you mean 'openai'?"),
+        ("google/gemini-2.0-flash", "'google'", "'gemini/…' or 'vertex_ai/…'"),
         ("http://elsewhere.example/v1", "'http:'", "Known names: "),
     ],
 )

@@ -117,6 +117,18 @@ ANY = Endpoint()
 """An unknown provider at a base URL of the operator."""
 
 
+def how_vendor_is_named(vendor: str) -> str:
+    """Return a sentence on the providers of a vendor whose own name is none; empty if it has none.
+
+    `google` is the vendor of `gemini` and `vertex_ai`.
+    """
+    names = [name for name, own in PRICE_NAMES.items() if own == vendor]
+    if not names:
+        return ""
+    models = " or ".join(f"'{name}/…'" for name in names)
+    return f"The models of '{vendor}' are called {models}."
+
+
 def first_variable(variables: Iterable[str]) -> str:
     """The first of these environment variables that is set; empty if none is."""
     for variable in variables:

@@ -31,6 +31,7 @@ from podwright.models.providers import (
     Protocol,
     first_value,
     first_variable,
+    how_vendor_is_named,
 )
 from podwright.settings import (
     LibrarySettings,
@@ -381,7 +382,9 @@ def _unknown_provider_error(name: str, *hints: str) -> UnknownModelError:
         return UnknownModelError(
             f"The model name '{name}' has no provider.", suggestion=hint
         )
-    known = did_you_mean(provider, [*_providers, *ENDPOINTS])
+    known = how_vendor_is_named(provider) or did_you_mean(
+        provider, [*_providers, *ENDPOINTS]
+    )
     hint = " ".join(
         [known, "Or add your own with register_provider().", *hints]
     )

@@ -54,6 +54,7 @@ from podwright.models.providers import (
     ENDPOINTS,
     MediaForms,
     first_value,
+    how_vendor_is_named,
     is_vendors,
 )
 from podwright.schemas.json_schema import has_open_objects
@@ -340,7 +341,9 @@ class LiteLLMModel(ProviderModel):
             )
         except litellm.BadRequestError:
             message = f"LiteLLM knows no provider of '{self.name}'."
-            raise errors.UnknownModelError(message) from None
+            raise errors.UnknownModelError(
+                message, suggestion=how_vendor_is_named(self._provider)
+            ) from None
         if self._provider.startswith("ollama"):
             # else LiteLLM asks the server for the model after each call, and the event loop waits for the answer
             facts = {
