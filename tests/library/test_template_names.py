@@ -351,6 +351,75 @@ def test_a_name_that_hides_the_iteration_is_a_warning() -> None:
     ]
 
 
+def compares(condition: str, **args: Any) -> Json:
+    """A loop until a condition holds, whose step is a person's decision."""
+    check = {
+        "type": "approval_step",
+        "name": "check",
+        "message": "?",
+        "options": ["approve", "reject", "again"],
+    }
+    return {**loop(check), "until": {"name": condition, "args": args}}
+
+
+@pytest.mark.parametrize(
+    ("condition", "args", "place"),
+    [
+        ("equals", {"value": "{check.decision}", "to": "aprove"}, "/to"),
+        ("not_equals", {"value": "{check.decision}", "to": 7}, "/to"),
+        (
+            "one_of",
+            {"value": "{check.decision}", "options": ["again", "agian"]},
+            "/options/1",
+        ),
+        ("equals", {"value": "{check.decision}", "to": "approve"}, None),
+        ("equals", {"value": "{check.decision}", "to": "{input}"}, None),
+        ("equals", {"value": "I {check.decision}", "to": "I aprove"}, None),
+        ("equals", {"value": "{check.comment}", "to": "aprove"}, None),
+        ("contains", {"value": "{check.decision}", "text": "app"}, None),
+    ],
+)
+def test_what_a_value_never_is(
+    condition: str, args: Json, place: str | None
+) -> None:
+    """A comparison with none of the values that a schema lists is a warning: a loop would wait for it in vain."""
+    found = check_names(flow(compares(condition, **args)))
+    expected = [f"/steps/0/until/args{place}"] if place else []
+    assert [warning.pointer for warning in found.warnings] == expected
+    negated = {
+        "name": "not",
+        "args": {"condition": {"name": condition, "args": args}},
+    }
+    step = {**compares(condition, **args), "until": negated}
+    assert len(check_names(flow(step)).warnings) == len(expected)
+
+
+def test_a_value_of_several_steps_may_be_any_of_theirs() -> None:
+    """The iteration before may have written what a comparison in a loop expects."""
+    first, second = (
+        step(
+            name,
+            output="x",
+            response_schema={
+                "type": "object",
+                "properties": {"state": {"enum": [name]}},
+            },
+        )
+        for name in ("a", "b")
+    )
+    args = {"value": "{x.state}", "to": "b"}
+    branch = {
+        "type": "condition_step",
+        "name": "c",
+        "condition": {"name": "equals", "args": args},
+        "then": [second],
+    }
+    found = check_names(flow(first, loop(branch)))
+    assert (found.problems, found.warnings) == ([], [])
+    [warning] = check_names(flow(first, {**branch, "then": []})).warnings
+    assert warning.pointer == "/steps/1/condition/args/to"
+
+
 @given(
     valid["workflow"] | valid["conductor"] | valid["pipeline"] | valid["agent"]
 )

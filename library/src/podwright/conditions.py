@@ -14,6 +14,7 @@ from typing import Any, cast
 from typing_extensions import TypeIs
 
 from podwright.data.json_data import (
+    JsonMapping,
     as_array,
     as_object,
     copy_json,
@@ -81,7 +82,7 @@ def _is_number(value: object) -> TypeIs[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _equal(value: Any, other: Any) -> bool:
+def is_equal(value: Any, other: Any) -> bool:
     """Whether two values are equal, and so all values in them: alone, or in lists and objects, by the same rule."""
     pending = [(value, other)]
     while pending:
@@ -121,14 +122,14 @@ def _folded(value: Any) -> str:
 
 
 def _not_equal(value: Any, other: Any) -> bool:
-    return not _equal(value, other)
+    return not is_equal(value, other)
 
 
 def _contains(value: Any, text: Any) -> bool:
     if isinstance(value, list):
         items = cast("list[Any]", value)
         return any(
-            _equal(item, text) or _folded(item) == _folded(text)
+            is_equal(item, text) or _folded(item) == _folded(text)
             for item in items
         )
     return _folded(text) in _folded(value)
@@ -140,7 +141,7 @@ def _starts_with(value: Any, text: Any) -> bool:
 
 
 def _one_of(value: Any, options: Any) -> bool:
-    return any(_equal(value, option) for option in options)
+    return any(is_equal(value, option) for option in options)
 
 
 def _greater(value: Any, other: Any) -> bool:
@@ -158,7 +159,7 @@ def _is_empty(value: Any) -> bool:
 
 
 _COMPARISONS: dict[str, tuple[Callable[..., bool], tuple[str, ...]]] = {
-    "equals": (_equal, ("value", "to")),
+    "equals": (is_equal, ("value", "to")),
     "not_equals": (_not_equal, ("value", "to")),
     "contains": (_contains, ("value", "text")),
     "starts_with": (_starts_with, ("value", "text")),
@@ -304,19 +305,45 @@ def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:
         reference: The condition as a blueprint has it.
         at: Its JSON pointer.
     """
+    for _, args, pointer in _comparisons(reference, at):
+        for place, value, _ in walk_json(args):
+            if isinstance(value, str):
+                yield pointer + place, value
+
+
+def expected_values(
+    reference: object, at: str
+) -> Iterator[tuple[Any, Any, str]]:
+    """Yield what built-in conditions compare for equality: the value, what it may be equal to, and where that is.
+
+    Args:
+        reference: The condition as a blueprint has it.
+        at: Its JSON pointer.
+    """
+    for name, args, pointer in _comparisons(reference, at):
+        value = args.get("value")
+        if name in ("equals", "not_equals"):
+            yield value, args.get("to"), f"{pointer}/to"
+        elif name == "one_of":
+            for number, option in enumerate(as_array(args.get("options"))):
+                yield value, option, f"{pointer}/options/{number}"
+
+
+def _comparisons(
+    reference: object, at: str
+) -> Iterator[tuple[str, JsonMapping, str]]:
+    """Yield the built-in comparisons in a condition: the name, the arguments and their JSON pointer."""
     known = as_object(reference)
     name = known.get("name")
     args = as_object(known.get("args"))
+    pointer = f"{at}/args"
     if name in _COMPARISONS:
-        for pointer, value, _ in walk_json(args):
-            if isinstance(value, str):
-                yield f"{at}/args{pointer}", value
+        yield str(name), args, pointer
     elif name in _COMBINATIONS:
         inner_conditions = as_array(args.get("conditions"))
         for number, inner in enumerate(inner_conditions):
-            yield from templates(inner, f"{at}/args/conditions/{number}")
-        negated = args.get("condition")
-        yield from templates(negated, f"{at}/args/condition")
+            yield from _comparisons(inner, f"{pointer}/conditions/{number}")
+        yield from _comparisons(args.get("condition"), f"{pointer}/condition")
 
 
 def problems(

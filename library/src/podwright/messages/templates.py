@@ -219,7 +219,7 @@ def fill_data(value: Any, context: Context, where: str) -> Any:
         return [fill_data(item, context, where) for item in items]
     if not isinstance(value, str):
         return value
-    expression = _only_name(value)
+    expression = only_name(value)
     if expression is None or (
         expression.is_indexed and _find_value(expression, context) is None
     ):
@@ -227,7 +227,7 @@ def fill_data(value: Any, context: Context, where: str) -> Any:
     return copy_json(value_of(expression, context, where))
 
 
-def _only_name(text: str) -> Expression | None:
+def only_name(text: str) -> Expression | None:
     """The name with fields that a text is nothing but; None if it is anything else."""
     match = _NAME.fullmatch(text)
     if match is None or _braces(match) != (1, 1):

@@ -45,11 +45,6 @@ _ON_REJECT = 0
 """How paths and the saved progress name the steps after a rejection."""
 _MAX_MESSAGE = 10_000
 """Characters of the message: a map may keep one for each item."""
-_DECISION_SCHEMA: JsonMapping = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {key: {"type": "string"} for key in ("decision", "comment")},
-}
 
 
 def _unique_texts(texts: list[str]) -> list[str]:
@@ -165,14 +160,14 @@ class ApprovalStep(Step):
     def schema_of_value(
         cls, data: JsonMapping, check: NameCheck
     ) -> JsonMapping | None:
-        return _DECISION_SCHEMA
+        return _decision_schema(data)
 
     @override
     @classmethod
     def names_inside(
         cls, data: JsonMapping, sequence: str, known: Known, check: NameCheck
     ) -> Known:
-        return {str(data.get("name")): _DECISION_SCHEMA}
+        return {str(data.get("name")): _decision_schema(data)}
 
     @override
     @classmethod
@@ -270,6 +265,18 @@ class ApprovalStep(Step):
             edit=edit,
             ends_on_reject=self.on_reject is None,
         )
+
+
+def _decision_schema(step: JsonMapping) -> JsonMapping:
+    options = step.get("options") or list(DEFAULT_OPTIONS)
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "decision": {"type": "string", "enum": options},
+            "comment": {"type": "string"},
+        },
+    }
 
 
 def _is_in_context(options: object, edit: object, on_reject: object) -> bool:

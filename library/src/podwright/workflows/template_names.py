@@ -15,7 +15,13 @@ from typing import Any
 from podwright import conditions
 from podwright.blueprints.members import members_of
 from podwright.blueprints.validation import kind_of
-from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
+from podwright.data.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    to_text,
+    walk_json,
+)
 from podwright.data.names import (
     INPUT,
     RUN,
@@ -25,11 +31,13 @@ from podwright.data.names import (
     normal_form,
     path_expression,
 )
-from podwright.data.text import did_you_mean, most_similar
+from podwright.data.text import did_you_mean, most_similar, short_repr
 from podwright.errors import Problem
 from podwright.messages.templates import (
     expressions,
     is_index,
+    names,
+    only_name,
     suggest_name,
     unfilled_values,
 )
@@ -55,6 +63,11 @@ _OF_RUN: JsonMapping = {
 """The schema of what templates read of their run."""
 _OUTPUT = "_output"
 _DIGIT = re.compile(r"\d")
+_MOST_WARNINGS = 100
+_MOST_OPTIONS = 64
+"""Values of an enumeration with which conditions are compared."""
+_LONGEST_OPTION = 200
+"""Characters of such a value, and of what it is compared with."""
 _LONG_WORD = 6
 """Letters of a word in which one wrong letter does not make another word."""
 
@@ -87,7 +100,10 @@ def check_names(
     if kind_of(blueprint) == "workflow":
         steps = as_array(blueprint.get("steps"))
         check = NameCheck(findings, agents or {}, is_closed, functions or {})
-        check.written.update(check.written_values(steps))
+        for name, schema in check.written_values(steps):
+            if check.written.get(name, schema) != schema:
+                check.rewritten.add(name)
+            check.written[name] = schema
         check.check_sequence(steps, "/steps", known, in_loop=False)
         return findings
     check = NameCheck(findings, {}, is_closed)
@@ -141,6 +157,8 @@ class NameCheck:
     functions: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     written: Known = field(default_factory=dict[str, JsonMapping | None])
     """What any step writes."""
+    rewritten: set[str] = field(default_factory=set[str])
+    """The names that steps write with different schemas."""
 
     # --- Conductors, pipelines and agents -----------------------------------------------------------------------------
 
@@ -246,6 +264,39 @@ class NameCheck:
         """Check the templates in the arguments of a condition."""
         for place, template in conditions.templates(reference, pointer):
             self.template(template, place, known)
+        for value, other, place in conditions.expected_values(
+            reference, pointer
+        ):
+            self._check_expected(value, other, place, known)
+
+    def _check_expected(
+        self, value: object, other: object, pointer: str, known: Known
+    ) -> None:
+        """Warn of a comparison with what a value never is, because its schema lists all that it may be."""
+        if len(self.findings.warnings) >= _MOST_WARNINGS:
+            return
+        expression = only_name(value) if isinstance(value, str) else None
+        is_constant = _is_short(other) and not names(to_text(other))
+        if expression is None or not is_constant:
+            return
+        name = find_name(expression.name, known) or ""
+        if name in self.rewritten:
+            return
+        options = _options(known.get(name), expression.fields)
+        if any(conditions.is_equal(other, option) for option in options):
+            return
+        if options:
+            texts = [to_text(option) for option in options]
+            problem = Problem(
+                pointer,
+                detail=f"'{value}' is never {short_repr(other)}.",
+                suggestion=did_you_mean(
+                    str(other),
+                    texts,
+                    otherwise=f"It is {' or '.join(texts[:12])}.",
+                ),
+            )
+            self.findings.warnings.append(problem)
 
     def _check_data(self, value: object, pointer: str, known: Known) -> None:
         """Check the templates in JSON data."""
@@ -459,6 +510,27 @@ def _schema_of_field(
         return as_object(own["items"]) or None
     properties = as_object(own.get("properties"))
     return as_object(properties.get(find_name(key, properties) or key)) or None
+
+
+def _options(root: JsonMapping | None, fields: Sequence[str]) -> list[Any]:
+    """The values that a field may have; empty if they are not known."""
+    schema = root
+    for key in fields:
+        schema = _schema_of_field(schema, key, root)
+    own = as_object(_resolved(schema, root))
+    if own.get("type") == "boolean":
+        return [True, False]
+    options = as_array(own.get("enum"))
+    if len(options) > _MOST_OPTIONS or not all(map(_is_short, options)):
+        return []
+    return options
+
+
+def _is_short(value: object) -> bool:
+    """Whether a value is compared in no time: the blueprint may be a caller's."""
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_OPTION
+    return not isinstance(value, list | dict)
 
 
 def _resolved(
