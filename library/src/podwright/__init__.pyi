@@ -2,7 +2,7 @@
 
 from . import blueprints, conditions, errors, events, models, testing
 from ._version import __version__
-from .components import Agent, Component, Conductor, Pipeline
+from .components import Agent, Component, Conductor, Handoff, Pipeline
 from .components.function_agent import FunctionAgent
 from .errors import (
     ApprovalRequired,
@@ -58,6 +58,7 @@ __all__ = [
     "FunctionAgent",
     "FunctionModel",
     "FunctionStep",
+    "Handoff",
     "LimitExceededError",
     "LoopStep",
     "MCPServer",

@@ -358,6 +358,17 @@ class HistoryCut(RunEvent):
     """How many turns they are."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffEvent(RunEvent):
+    """The model of an agent handed the conversation over to another agent."""
+
+    type: Literal["handoff"] = "handoff"
+    from_agent: str = ""
+    """Name of the agent that spoke."""
+    to_agent: str = ""
+    """Name of the agent that goes on."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanStep:
     """One step of a conductor's plan."""
@@ -386,7 +397,8 @@ class StepStarted(RunEvent):
     step: str = ""
     """Name of the step."""
     step_type: str = ""
-    """`agent_step`, `parallel_step`, …; in a conductor `plan`, `plan_step` and `skill_step`."""
+    """`agent_step`, `parallel_step`, …; in a conductor `plan`, `plan_step` and `skill_step`; of an agent that
+    another one answers for, `handoff_step`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,6 +470,7 @@ Event = Annotated[
     | ToolCallFailed
     | Progress
     | HistoryCut
+    | HandoffEvent
     | PlanMade
     | StepStarted
     | StepFinished

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from podwright.blueprints.mcp_tools import mcp_tools, tools_besides_mcp
-from podwright.blueprints.members import parts_of
+from podwright.blueprints.members import handoffs_of, parts_of
 from podwright.blueprints.unsafe_keys import unsafe_key_in, unsafe_key_problem
 from podwright.data.json_data import JsonMapping, as_object, json_pointer
 from podwright.data.text import did_you_mean, short_repr
+from podwright.data.tool_names import transfer_tool_names
 from podwright.errors import Problem
 from podwright.messages.messages import TOOL_CHOICES, ModelSettings
 
@@ -30,6 +31,7 @@ def chat_problems(blueprint: JsonMapping) -> Iterator[Problem]:
         config = as_object(part.get("config"))
         pointer = f"{at}/config"
         yield from _tool_problems(part, config, at)
+        yield from _handoff_problems(part, at)
         parameters = as_object(config.get("parameters"))
         yield from _parameter_problems(parameters, f"{pointer}/parameters")
 
@@ -46,12 +48,17 @@ def _tool_problems(
         *tools_besides_mcp(part),
         *(tool.name for tool in mcp_tools(part, at)),
     ]
-    if choice not in (None, *TOOL_CHOICES) and choice not in known:
+    transfers = transfer_tool_names(handoffs_of(part), known)
+    callable_names = [*known, *transfers]
+    if choice not in (None, *TOOL_CHOICES) and choice not in callable_names:
         words = f"{', '.join(TOOL_CHOICES)}, or the name of a tool"
         yield _unknown_tool(
-            choice, f"{at}/config/tool_choice", known, f"Expected {words}."
+            choice,
+            f"{at}/config/tool_choice",
+            callable_names,
+            f"Expected {words}.",
         )
-    if choice == "required" and not known:
+    if choice == "required" and not callable_names:
         yield Problem(
             f"{at}/config/tool_choice",
             "A tool is required, and the component has none.",
@@ -63,6 +70,16 @@ def _tool_problems(
             if name not in known:
                 place = f"{at}/config/stop_at/{number}"
                 yield _unknown_tool(name, place, known)
+
+
+def _handoff_problems(part: JsonMapping, at: str) -> Iterator[Problem]:
+    """Yield the handoffs of an agent to itself."""
+    for number, name in enumerate(handoffs_of(part)):
+        if name == part["name"]:
+            yield Problem(
+                f"{at}/handoffs/{number}",
+                f"The agent '{name}' cannot hand off to itself.",
+            )
 
 
 def _unknown_tool(

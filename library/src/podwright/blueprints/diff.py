@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from podwright.blueprints.members import handoffs_of
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.data.json_data import as_array, as_object, json_pointer
 from podwright.data.text import short_repr
@@ -72,6 +73,10 @@ _SERVER_TOOLS = re.compile(rf"{_MEMBER}/mcp/[^/]+/tools")
 """The tools of an MCP server: names, or objects with a name."""
 
 
+_HANDOFFS = re.compile(rf"{_MEMBER}/handoffs")
+"""The agents that one hands off to: names, or objects with a name."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     """The rules by which blueprints are compared, with those of all kinds of steps."""
@@ -107,6 +112,7 @@ def _comparison_of(of: Kinds) -> _Comparison:
     may_be_absent: dict[str, Any] = {
         "tools": [],
         "mcp": [],
+        "handoffs": [],
         "config": {},
         "limits": {},
     }
@@ -170,6 +176,8 @@ def _breaking_changes(part: str, of: Kinds) -> Rules:
             rf"{_MEMBER}/mcp/[^/]+/tools/[^/]+/(on_error|approval)",
             ["added", "changed"],
         ),
+        # each agent must be supplied
+        (rf"{_MEMBER}/handoffs/[^/]+", ["added"]),
         # a model may leave optional parameters out
         (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
         (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
@@ -254,6 +262,9 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
     elif _SERVER_TOOLS.fullmatch(at):
         before = _server_tools(old)
         after = _server_tools(new)
+    elif _HANDOFFS.fullmatch(at):
+        before = _handoffs(old)
+        after = _handoffs(new)
     else:
         key = "server" if _SERVERS.fullmatch(at) else "name"
         before = _entries(old, key)
@@ -322,6 +333,14 @@ def _server_tools(value: Any) -> dict[Any, Any]:
         options = dict(as_object(item))
         tools[options.pop("name", item)] = options
     return tools
+
+
+def _handoffs(value: Any) -> dict[Any, Any]:
+    """The agents that one hands off to by name; one that is only a name has nothing besides."""
+    handoffs = handoffs_of({"handoffs": value})
+    return {
+        name: {"when": when} if when else {} for name, when in handoffs.items()
+    }
 
 
 def _names(value: Any) -> dict[Any, Any]:

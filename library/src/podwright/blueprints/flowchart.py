@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 from podwright.blueprints.mcp_tools import mcp_tools
+from podwright.blueprints.members import handoffs_of
 from podwright.blueprints.validation import kind_of, with_types
 from podwright.data.json_data import JsonMapping, as_array, as_object
 from podwright.data.text import truncate
@@ -131,7 +132,7 @@ class Flowchart:
             self.arrow(conductor, skill, line="<-->")
 
     def agent(self, blueprint: JsonMapping, shape: Shape = "rectangle") -> str:
-        """An agent with its tools."""
+        """An agent with its tools, and the agents that it hands off to."""
         config = as_object(blueprint.get("config"))
         model = str(config.get("model", ""))
         agent = self.node(blueprint["name"], shape, model)
@@ -143,6 +144,9 @@ class Flowchart:
                 server_tool.name, "parallelogram", f"of {server_tool.server}"
             )
             self.arrow(agent, tool, line="-.->")
+        for name, when in handoffs_of(blueprint).items():
+            other = self.node(name, "subroutine")
+            self.arrow(agent, other, when, line="==>")
         return agent
 
     def steps(self, steps: Iterable[JsonMapping], ends: Ends) -> Ends:

@@ -1,4 +1,4 @@
-"""The parts of a blueprint: the component itself, and the members that it defines or names."""
+"""The parts of a blueprint: the component itself, the members that it defines or names, and whom it hands off to."""
 
 from __future__ import annotations
 
@@ -30,3 +30,18 @@ def members_of(blueprint: JsonMapping) -> Iterator[tuple[str, JsonObject]]:
 def parts_of(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
     """Return the blueprint itself and its members, by JSON pointer; see `members_of`."""
     return {"": blueprint, **dict(members_of(blueprint))}
+
+
+def handoffs_of(part: JsonMapping) -> dict[str, str]:
+    """Return the agents that an agent may hand its conversation over to by name, each with when; malformed ones not.
+
+    Args:
+        part: The blueprint of a component or a member, valid or not.
+    """
+    handoffs: dict[str, str] = {}
+    for item in as_array(part.get("handoffs")):
+        entry = as_object(item)
+        name = entry.get("agent", item)
+        if isinstance(name, str):
+            handoffs[name] = str(entry.get("when", ""))
+    return handoffs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.blueprints.members import members_of
+from podwright.blueprints.members import handoffs_of, members_of, parts_of
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.data.tool_names import TOOL_NAME
 from podwright.steps.registry import collect, walk_steps
@@ -64,21 +64,46 @@ def function_names(blueprint: JsonMapping) -> set[str]:
 
 def agent_names(blueprint: JsonMapping) -> list[str]:
     """The agents that a blueprint refers to by name only, each once."""
+    return list(
+        dict.fromkeys([*member_names(blueprint), *handoff_names(blueprint)])
+    )
+
+
+def member_names(blueprint: JsonMapping) -> list[str]:
+    """The agents that the steps of a blueprint, or its members, refer to by name only, each once."""
     names: dict[str, None] = {}
-    for name in _agent_names(blueprint):
+    for name in _member_names(blueprint):
         if isinstance(name, str):
             names[name] = None
     return list(names)
 
 
-def _agent_names(blueprint: JsonMapping) -> Iterator[object]:
-    """As `agent_names`, but a name may come more than once, and of an invalid blueprint have any type."""
+def _member_names(blueprint: JsonMapping) -> Iterator[object]:
+    """As `member_names`, but a name may come more than once, and of an invalid blueprint have any type."""
     keys = collect(lambda kind: kind.agent_keys)
     for _, step in walk_steps(blueprint.get("steps")):
         yield from map(step.get, keys)
     for _, member in members_of(blueprint):
         if _is_reference(member):
             yield member.get("name")
+
+
+def handoff_names(blueprint: JsonMapping) -> list[str]:
+    """The agents that a blueprint and its members hand off to, each once, apart from those that hand off."""
+    names: dict[str, str] = {}
+    for part in parts_of(blueprint).values():
+        names |= handoffs_of(part)
+    own = handing_over(blueprint)
+    return [name for name in names if name not in own]
+
+
+def handing_over(blueprint: JsonMapping) -> set[str]:
+    """The names of the agents that a blueprint is or defines and that hand off to others."""
+    return {
+        str(part.get("name"))
+        for part in parts_of(blueprint).values()
+        if handoffs_of(part)
+    }
 
 
 def _is_reference(member: JsonMapping) -> bool:

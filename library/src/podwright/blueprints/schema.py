@@ -84,6 +84,8 @@ MaxCorrections = Annotated[int, Field(ge=0, le=1000)]
 Fallback = Annotated[list[ModelName], Field(max_length=8)]
 """Models that are asked in turn if those before them cannot answer."""
 StopAt = Annotated[list[ToolName], Field(min_length=1, max_length=64)]
+MaxHandoffs = Annotated[int, Field(ge=1, le=32)]
+"""Handoffs of one run; each is a run inside the one before."""
 FallbackWait = Annotated[float, Field(ge=0)]
 """Seconds that a model may ask to wait before the next one is asked."""
 
@@ -109,6 +111,7 @@ class AgentConfig(ChatConfig, total=False):
     """How an agent runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
+    max_handoffs: MaxHandoffs
 
 
 @with_config(_CONFIG)
@@ -116,6 +119,7 @@ class MemberConfig(ChatConfig, total=False):
     """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole."""
 
     model: ModelName
+    max_handoffs: MaxHandoffs
 
 
 @with_config(_CONFIG)
@@ -208,6 +212,31 @@ MCPTools = Annotated[list[MCPEntry], Field(max_length=64)]
 
 
 @with_config(CLOSED)
+class HandoffEntry(TypedDict, total=False):
+    """An agent that may go on with the conversation, and when."""
+
+    agent: Required[Name]
+    when: Annotated[str, StringConstraints(max_length=2000)]
+    """What to hand over, for the model."""
+
+
+def _unique_agents(entries: list[Any]) -> list[Any]:
+    names = [as_object(entry).get("agent", entry) for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"Duplicate agent '{name}'")
+    return entries
+
+
+Handoffs = Annotated[
+    list[Name | HandoffEntry],
+    Field(max_length=64),
+    AfterValidator(_unique_agents),
+]
+"""The agents that may go on with the conversation: names, which the caller supplies."""
+
+
+@with_config(CLOSED)
 class AgentBlueprint(Described, total=False):
     """An agent (spec §2.1)."""
 
@@ -217,6 +246,7 @@ class AgentBlueprint(Described, total=False):
     config: Required[AgentConfig]
     tools: Tools
     mcp: MCPTools
+    handoffs: Handoffs
 
 
 @with_config(CLOSED)
@@ -232,6 +262,7 @@ class MemberBlueprint(Described, total=False):
     config: MemberConfig
     tools: Tools
     mcp: MCPTools
+    handoffs: Handoffs
 
 
 @with_config(CLOSED)
@@ -288,6 +319,7 @@ _SHAPES_BY_KEY: JsonObject = {
     "workflow": WorkflowBlueprint,
     "limits": Limits,
     "mcp": MCPEntry,
+    "handoffs": HandoffEntry,
 }
 _CONFIGS: dict[Kind, Any] = {
     "agent": AgentConfig,
@@ -302,7 +334,7 @@ def _keys(shape: Any) -> frozenset[str]:
     return typed_dict.__required_keys__ | typed_dict.__optional_keys__
 
 
-CONFIG_KEYS = _keys(ConductorConfig)
+CONFIG_KEYS = _keys(ConductorConfig) | _keys(AgentConfig)
 """All keys that the `config` of any kind may have."""
 
 

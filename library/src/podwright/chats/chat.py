@@ -14,6 +14,7 @@ from podwright.chats.model_call import call_model
 from podwright.chats.response_format import ResponseFormat, response_format
 from podwright.chats.tool_answers import content_data
 from podwright.chats.tool_calls import ToolAnswer, ToolCaller
+from podwright.chats.transfers import Transfers
 from podwright.data.json_data import to_json_data
 from podwright.data.media import to_shown_text
 from podwright.messages.messages import (
@@ -35,16 +36,24 @@ class Chat:
         run: The run of an agent or a conductor.
         component: The agent or the conductor.
         task: What it is to do.
+        transfers: The tools by which its model may hand the chat over to another agent; None for none.
 
     Raises:
         ContextError: The instructions use a name that is no input, or the input has a wrong type.
         MessagesError: A part of the input is not one of a message.
     """
 
-    def __init__(self, run: Run, component: ModelComponent, task: Task) -> None:
+    def __init__(
+        self,
+        run: Run,
+        component: ModelComponent,
+        task: Task,
+        transfers: Transfers | None = None,
+    ) -> None:
         self._run = run
         self._component = component
         self._task = task
+        self._transfers = transfers or Transfers({})
         self.messages = ChatMessages.begin(
             component.instructions,
             task,
@@ -52,11 +61,19 @@ class Chat:
             where=f"The instructions of '{component.name}'",
         )
 
+    @property
+    def transferred_to(self) -> str | None:
+        """The agent that goes on with the chat; None unless its model has handed it over."""
+        return self._transfers.target
+
     async def answer(self, tools: Mapping[str, Tool]) -> Any:
         """Chat until the model gives the answer of the run, in the task's type or the component's own.
 
         Args:
             tools: The tools that the model may call, by name.
+
+        Returns:
+            The answer; None if another agent goes on, see `transferred_to`.
 
         Raises:
             LoopLimitError: The model still called tools in its last call.
@@ -68,8 +85,10 @@ class Chat:
         if response_model is None:
             response_model = self._component.response_model
         response, value = await self._converse(
-            self.messages, response_model, tools
+            self.messages, response_model, {**tools, **self._transfers.tools}
         )
+        if self.transferred_to is not None:
+            return None
         run = self._run
         run.messages = self.messages.to_data()
         run.finish_reason = response.finish_reason
@@ -137,11 +156,14 @@ class Chat:
             answer = response.message()
             if response.tool_calls:
                 reason = ""
-                results = await tool_caller.call_all(response.tool_calls)
+                calls = response.tool_calls
+                results = await self._transfers.call_all(tool_caller, calls)
                 messages.turn += [answer, *(each.message for each in results)]
                 if choice != "none":
                     choice = None
-                final = _final_result(component, response.tool_calls, results)
+                if self.transferred_to is not None:
+                    return response, None
+                final = _final_result(component, calls, results)
                 if final is None:
                     continue
                 response = replace(

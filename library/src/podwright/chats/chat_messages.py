@@ -67,11 +67,14 @@ class ChatMessages:
         callers: tuple[Message, ...] = ()
         if task.instructions:
             callers = (Message("user", task.instructions),)
+        turn: list[Message] = []
+        if task.handover is not None:
+            turn += task.handover.turn
         return cls(
             system=system,
             instructions=callers,
             earlier=task.messages,
-            turn=[given.message(instructions)],
+            turn=turn or [given.message(instructions)],
             limits=limits,
         )
 
@@ -88,10 +91,13 @@ class ChatMessages:
 
     def to_data(self) -> list[JsonObject]:
         """The conversation as JSON data."""
-        asides = {id(message) for message in self.asides}
-        turn = [message for message in self.turn if id(message) not in asides]
-        conversation = (*self.earlier, *turn)
+        conversation = (*self.earlier, *self.lasting_turn())
         return to_data(conversation)
+
+    def lasting_turn(self) -> list[Message]:
+        """The messages of this run that later turns need."""
+        asides = {id(message) for message in self.asides}
+        return [message for message in self.turn if id(message) not in asides]
 
     def request(self, run: Run, model: str, **fields: Any) -> ModelRequest:
         """The next request to the model. A history that is too long is cut by whole turns, which emits `HistoryCut`.

@@ -2,6 +2,7 @@
 
 from podwright.components.agent import Agent as Agent
 from podwright.components.conductor import Conductor as Conductor
+from podwright.components.handoffs import Handoff as Handoff
 from podwright.components.pipeline import Pipeline as Pipeline
 from podwright.run.component import Component as Component
 from podwright.run.component import PromptComponent as PromptComponent

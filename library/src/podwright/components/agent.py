@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
 from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.chats.chat import Chat
-from podwright.data.json_data import JsonMapping
+from podwright.chats.transfers import active_agent
+from podwright.components.handoffs import (
+    DEFAULT_MAX_HANDOFFS,
+    Handoff,
+    agents_of,
+    begin,
+    go_on,
+    hand_over,
+    handoff_entries,
+    handoff_problems,
+    reached_agents,
+    to_handoffs,
+    transfers_of,
+)
+from podwright.data.json_data import JsonMapping, JsonObject
+from podwright.data.tool_names import transfer_tool_names
 from podwright.kinds import Kind
 from podwright.mcp.attach import attach_mcp
 from podwright.models import Model
-from podwright.run.component import DEFAULT_MAX_LOOPS, ModelComponent, Supplied
+from podwright.run.component import (
+    DEFAULT_MAX_LOOPS,
+    Component,
+    ModelComponent,
+    Supplied,
+)
 from podwright.run.options import (
     AgentOptions,
     parse_arguments,
@@ -22,6 +44,7 @@ from podwright.run.options import (
 from podwright.run.run import Run, Task
 from podwright.tools.entries import attach, tools_by_name
 from podwright.tools.tool import Tool, prepare_tools
+from podwright.workflows.agent_map import agent_map
 from podwright.workflows.template_names import name_problems
 
 
@@ -34,11 +57,13 @@ class Agent(ModelComponent):
         model: `<provider>/<model_name>`, or a model object.
         tools: Functions that the model may call; names, docstrings and type hints become their schemas.
         max_loops: Most model calls of one run.
+        handoffs: The agents that may go on with the conversation, each as it is, by name, or as a `Handoff`.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
 
     Raises:
         BlueprintValidationError: An argument has a wrong type or value.
         ToolDefinitionError: A tool cannot be offered to a model.
+        ConfigurationError: A handoff is to something else than an agent, or its name means two agents.
     """
 
     kind: ClassVar[Kind] = "agent"
@@ -50,17 +75,41 @@ class Agent(ModelComponent):
         model: str | Model,
         tools: Sequence[Callable[..., Any]] = (),
         max_loops: int = DEFAULT_MAX_LOOPS,
+        *,
+        handoffs: Sequence[Component | Handoff | str] = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
-        fields = {
+        given = to_handoffs(handoffs)
+        fields: JsonObject = {
             "name": name,
             "instructions": instructions,
             "config": {"model": model, "max_loops": max_loops},
             "tools": [tool.entry() for tool in self._tools.values()],
         }
+        if given:
+            fields["handoffs"] = handoff_entries(given)
         parsed = parse_arguments("agent", fields, options)
         super().__init__(parsed, name_problems(parsed))
+        self._set_agents(agents_of(given))
+
+    def _set_agents(self, agents: Mapping[str, Component]) -> None:
+        self._reached = reached_agents(self.name, self.handoffs, agents)
+
+    def with_agents(self, agents: Mapping[str, Component]) -> Self:
+        """Return a copy that may get by handoffs to agents among these, which it has not been given.
+
+        Raises:
+            ConfigurationError: A name means two agents.
+        """
+        if not self.handoffs:
+            return self
+        reached = reached_agents(
+            self.name, self.handoffs, {**agents, **self._reached}
+        )
+        other = copy(self)
+        vars(other).update(_reached=reached)
+        return other
 
     @classmethod
     def from_blueprint(
@@ -76,24 +125,30 @@ class Agent(ModelComponent):
             blueprint: What `to_blueprint` returned.
             tools: The functions behind its tools; those that it does not name are ignored.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
-            **kwargs: `mcp`, the MCP servers by the names that it uses, `{"files": MCPServer("https://…/mcp")}`; values
-                that override the blueprint's, such as `model`, `temperature` or `api_key`.
+            **kwargs: `mcp`, the MCP servers by the names that it uses, `{"files": MCPServer("https://…/mcp")}`;
+                `agents`, the agents that it hands off to and those that these reach, by name, without which another
+                one that hands off to it has to know them; values that override the blueprint's, such as `model`,
+                `temperature` or `api_key`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
         mcp = kwargs.pop("mcp", None)
+        agents = kwargs.pop("agents", None)
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
         entries = parsed.data.get("tools")
         attached, problems = attach(entries, tools_by_name(tools), "/tools")
         from_servers, more = attach_mcp(mcp_tools(parsed.data), mcp)
         problems += more
         problems += name_problems(parsed)
+        if agents is not None:
+            problems += handoff_problems(parsed.data, agent_map(agents))
         if not validate:
             problems = []
         self = cls._from_parsed(parsed, problems)
         self._tools = {**attached, **from_servers}
+        self._set_agents(agent_map(agents))
         return self
 
     @classmethod
@@ -105,6 +160,7 @@ class Agent(ModelComponent):
             blueprint,
             supplied.tools,
             supplied.validate,
+            agents=supplied.agents,
             mcp=supplied.mcp,
             **supplied.with_model(options),
         )
@@ -118,7 +174,50 @@ class Agent(ModelComponent):
         """Its tools, by name."""
         return self._tools
 
+    @property
+    def tool_names(self) -> Sequence[str]:
+        """The names by which its model calls its tools, and hands its conversation over."""
+        return [*self._tools, *transfer_tool_names(self.handoffs, self._tools)]
+
+    @property
+    def max_handoffs(self) -> int:
+        """Most handoffs of a run that it begins."""
+        return self.config.get("max_handoffs", DEFAULT_MAX_HANDOFFS)
+
+    @property
+    def streams_answer(self) -> bool:
+        """Whether the tokens of who answers are the answer; that of another one may be data, which is corrected."""
+        if self.response_model is not None:
+            return True
+        return all(
+            agent.response_schema is None for agent in self._reached.values()
+        )
+
+    def members(self) -> Mapping[str, Component]:
+        """The agents that its runs may get to by handoffs, by name."""
+        return self._reached
+
     async def perform(self, run: Run, task: Task) -> Any:
-        """Chat with the model until it answers."""
+        """Chat with the model until it answers, or hands the conversation over to another agent.
+
+        Raises:
+            ConfigurationError: An agent that may answer hands off to one that the run does not have.
+        """
+        handover = task.handover
+        if handover is None and self.handoffs:
+            handover = begin(self, self._reached, self.max_handoffs)
+            if task.response_model is None:
+                # an answer fits the schema of the agent that is asked, whoever gives it
+                task = replace(task, response_model=self.response_model)
+            active = active_agent(task.messages)
+            if active in self._reached:
+                return await go_on(run, task, self, handover, active)
+        transfers = None
+        if handover is not None:
+            transfers = transfers_of(self, handover.team)
         tools = await prepare_tools(self._tools)
-        return await Chat(run, self, task).answer(tools)
+        chat = Chat(run, self, task, transfers)
+        value = await chat.answer(tools)
+        if handover is None or chat.transferred_to is None:
+            return value
+        return await hand_over(run, task, self, handover, chat)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from podwright.blueprints.mcp_tools import MCPToolName, mcp_tools
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
+from podwright.components.handoffs import handoff_problems
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from podwright.mcp.entries import MCPSource
     from podwright.mcp.server import MCPServer
 
-_OWN_KEYS = ("instructions", "config", "tools", "mcp")
+_OWN_KEYS = ("instructions", "config", "tools", "mcp", "handoffs")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
 _FALLBACK_KEYS = ("fallback", "fallback_wait")
 
@@ -217,10 +218,11 @@ class _Team:
             return []
         if not _defines_agent(entry):
             return self._agents.missing(name, pointer)
-        problems: list[Problem] = []
+        problems = handoff_problems(entry, self._agents, pointer)
         if self._validate:
             tools = entry.get("tools")
-            _, problems = attach(tools, self._tools, f"{pointer}/tools")
+            _, missing = attach(tools, self._tools, f"{pointer}/tools")
+            problems += missing
             _, more = attach_mcp(mcp_tools(entry, pointer), self._mcp)
             problems += more
         config = as_object(entry.get("config"))
@@ -245,7 +247,12 @@ class _Team:
         # it says how the conductor calls its skill
         whole.pop("conversation", None)
         return Agent.from_blueprint(
-            whole, self._functions, self._validate, mcp=self._mcp, **options
+            whole,
+            self._functions,
+            self._validate,
+            agents=self._agents,
+            mcp=self._mcp,
+            **options,
         )
 
     def _config_of(self, own: JsonMapping) -> JsonObject:

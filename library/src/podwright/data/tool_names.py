@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
 REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model of a conductor replaces its plan."""
+TRANSFER_PREFIX = "transfer_to_"
+"""Begins the names of the tools by which the model of an agent hands the conversation over."""
 _MAX_BASE_NAME = 60
 """Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
 _NOT_IN_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -59,6 +61,26 @@ def skill_tool_names(skills: Sequence[str]) -> list[str]:
             base = to_tool_name(skill)[:_MAX_BASE_NAME] or f"skill_{number}"
             name = free_name(base, taken)
         taken.add(name)
+        names.append(name)
+    return names
+
+
+def transfer_tool_names(
+    agents: Iterable[str], taken: Iterable[str]
+) -> list[str]:
+    """Return the names by which a model hands its conversation over to agents, in their order, each once.
+
+    Args:
+        agents: The names of the agents, in any alphabet.
+        taken: The names of the other tools of the model.
+    """
+    most = _MAX_BASE_NAME - len(TRANSFER_PREFIX)
+    used = set(taken)
+    names: list[str] = []
+    for number, agent in enumerate(agents, 1):
+        base = to_tool_name(agent)[:most] or f"agent_{number}"
+        name = free_name(TRANSFER_PREFIX + base, used)
+        used.add(name)
         names.append(name)
     return names
 

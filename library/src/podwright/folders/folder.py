@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from podwright import blueprints
-from podwright.blueprints.named_parts import agent_names
+from podwright.blueprints.named_parts import agent_names, handing_over
 from podwright.blueprints.validation import Blueprint
 from podwright.data.json_data import JsonMapping
 from podwright.data.text import did_you_mean, most_similar, short_repr
@@ -211,6 +211,7 @@ class Folder:
             BlueprintValidationError: The file of an agent in the folder does not contain a blueprint.
             ConfigurationError: As in `agents`, or such a file cannot be read.
         """
+        hands_over = handing_over(blueprint)
         named: set[str] = set()
         inside: set[Path] = {self.path}
         pending: list[tuple[Folder, JsonMapping]] = [(self, blueprint)]
@@ -220,6 +221,9 @@ class Folder:
                 current, without=without, import_code=import_code
             )
             for source in sources:
+                if current is not blueprint and source.name in hands_over:
+                    # back to an agent of the component itself
+                    continue
                 is_outside = source.owner.path not in inside
                 if is_outside or source.place in ("beside", "missing"):
                     if source.name not in named:

@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from podwright import blueprints
 from podwright.blueprints.mcp_tools import mcp_servers
+from podwright.blueprints.members import handoffs_of
 from podwright.blueprints.named_parts import (
     agent_names,
     condition_names,
     function_names,
+    handing_over,
+    member_names,
     tool_names,
 )
 from podwright.components.agent import Agent
@@ -241,6 +244,8 @@ class _Supplied(Supplied):
 
     models: _Replacements = field(default_factory=_Replacements)
     """The models of single agents."""
+    is_handoff: bool = False
+    """Whether the agent is one that another hands off to, which supplies those that it hands off to itself."""
 
 
 def log_warnings(component: Component, further: Iterable[Problem] = ()) -> None:
@@ -334,20 +339,55 @@ def _build_in_folder(
         options: See `load`.
         within: The folders and the files of the component and of those around it, outermost first.
     """
-    agents: dict[str, Component] = dict(supplied.agents)
-    lookups: dict[str, str] = {}
-    for source in folder.agents(blueprint, without=supplied.agents):
-        with _named_in_problems(source.name):
-            agent = _load_agent(source, supplied, within)
-        if agent is not None:
-            agents[source.name] = agent
-        else:
-            lookups[source.name] = folder.describe_lookup(source.name)
     with_functions = _with_functions(supplied, folder, blueprint)
-    with_agents = replace(with_functions, agents=AgentMap(agents, lookups))
+    agents = _load_agents(folder, blueprint, supplied, within)
+    with_agents = replace(with_functions, agents=agents)
     component = _build(blueprint, with_agents, options)
     log_warnings(component, outdated_schemas(folder, blueprint))
     return component
+
+
+def _load_agents(
+    folder: Folder,
+    blueprint: JsonMapping,
+    supplied: _Supplied,
+    within: tuple[Path, ...],
+) -> AgentMap:
+    """The agents that a blueprint names, and those that it reaches by handoffs, each loaded once.
+
+    Args:
+        folder: The folder from which they are found.
+        blueprint: The blueprint.
+        supplied: What the caller supplies.
+        within: As in `_build_in_folder`.
+    """
+    agents: dict[str, Component] = dict(supplied.agents)
+    lookups: dict[str, str] = {}
+    awaited: Collection[str] = ()
+    if supplied.is_handoff:
+        awaited = handoffs_of(blueprint)
+    members = member_names(blueprint)
+    hands_over = handing_over(blueprint)
+    pending = [(folder, blueprint)]
+    for searched, current in pending:
+        known = {*agents, *lookups, *awaited}
+        if current is not blueprint:
+            known |= hands_over
+        for source in searched.agents(current, without=known):
+            is_handoff = source.name not in members
+            with _named_in_problems(source.name):
+                agent = _load_agent(
+                    source, replace(supplied, is_handoff=is_handoff), within
+                )
+            if agent is None:
+                lookups[source.name] = searched.describe_lookup(source.name)
+                continue
+            agents[source.name] = agent
+            if is_handoff and agent.handoffs:
+                inside = source.value
+                place = inside if isinstance(inside, Folder) else source.owner
+                pending.append((place, agent.to_blueprint()))
+    return AgentMap(agents, lookups, awaited)
 
 
 def _load_agent(

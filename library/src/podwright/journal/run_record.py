@@ -16,6 +16,7 @@ from podwright.events import (
     ConditionChecked,
     ErrorCaught,
     Event,
+    HandoffEvent,
     HistoryCut,
     LoopExhausted,
     ModelCallFailed,
@@ -42,7 +43,7 @@ from podwright.messages.headers import UnfinishedCalls
 from podwright.messages.usage import NO_USAGE, Usage
 
 Path = tuple[int, ...]
-_Repeated = HistoryCut | PlanMade | LoopExhausted
+_Repeated = HistoryCut | HandoffEvent | PlanMade | LoopExhausted
 """Events that a new attempt emits again, because it performs the run again."""
 
 
@@ -118,7 +119,7 @@ class RunRecord:
                 self._conditions[event.path].append(event.result)
             case StepFinished(outcome="ok" | "exhausted" | "caught"):
                 self._steps.add((event.path, event.step))
-            case HistoryCut() | PlanMade() | LoopExhausted():
+            case HistoryCut() | HandoffEvent() | PlanMade() | LoopExhausted():
                 self._emitted.add(_key_of(event))
             case RunFinished():
                 self.end = event
@@ -301,6 +302,9 @@ def _key_of(event: _Repeated) -> tuple[str, Path, int]:
     match event:
         case HistoryCut():
             number = event.messages
+        case HandoffEvent():
+            # a run has no other
+            number = 0
         case PlanMade():
             number = event.revision
         case LoopExhausted():

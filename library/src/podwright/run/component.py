@@ -25,6 +25,7 @@ from typing import (
 )
 
 from podwright.blueprints.inputs import DeclaredInputs
+from podwright.blueprints.members import handoffs_of
 from podwright.conditions import Conditions
 from podwright.data.json_data import (
     JsonMapping,
@@ -241,6 +242,11 @@ class Component(ABC):
     def members(self) -> Mapping[str, Component]:
         """The components inside this one, by name."""
         return {}
+
+    @property
+    def handoffs(self) -> Mapping[str, str]:
+        """The names of the agents that its model may hand the conversation over to, each with when."""
+        return handoffs_of(self._blueprint)
 
     def own_tools(self) -> Mapping[str, Tool]:
         """Its tools without those of its members, by name."""

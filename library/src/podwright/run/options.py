@@ -80,6 +80,8 @@ class AgentOptions(
     """Answers that do not fit the response model and are asked for again; the next one fails the run."""
     tool_choice: str
     """Which tool the model calls first: `auto`, the default, `required` for any, `none`, or the name of one."""
+    max_handoffs: int
+    """Handoffs of one run that an agent begins."""
     stop_at: str | list[str]
     """The tools whose results are the answer of the run."""
 

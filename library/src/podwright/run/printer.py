@@ -131,6 +131,8 @@ def _describe(event: Event) -> tuple[str, str]:
             return "dim", event.text
         case events.PlanMade():
             return "magenta", _plan_text(event)
+        case events.HandoffEvent():
+            return "magenta", f"hands over to {event.to_agent}"
         case events.HistoryCut():
             return "yellow", f"the oldest {event.turns} turns are left out"
         case events.Token() | events.Reasoning() | events.ModelCallFinished():

@@ -49,6 +49,20 @@ if TYPE_CHECKING:
     from podwright.run.component import Component
 
 
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A conversation with which one of several agents goes on; see `podwright.components.handoffs`."""
+
+    team: Mapping[str, Component]
+    """The agents that may answer, by name: the one that the run began with, and those that it reaches by handoffs."""
+    most: int
+    """Handoffs that the run may have."""
+    done: int = 0
+    """Handoffs so far."""
+    turn: tuple[Message, ...] = ()
+    """The messages of the turn so far; none if the turn begins with the input."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What a component is to do."""
@@ -71,6 +85,8 @@ class Task:
     """The paused run that goes on; None for a new one."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that only templates read, in addition to the named inputs; an input of the same name comes first."""
+    handover: Handover | None = None
+    """The conversation that an agent goes on with in place of another one; None if it is the first of its run."""
     kept: Kept | None = None
     """What the stopped workflow has kept that goes on; None for a new run."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from podwright.data.text import did_you_mean
 from podwright.errors import Problem
@@ -16,15 +16,18 @@ class AgentMap(dict[str, Component]):
     Args:
         agents: The agents by name.
         lookups: Suggestions about agents that are missing, by name, such as where they were looked up.
+        awaited: The names of agents that another one supplies, and which are not missing.
     """
 
     def __init__(
         self,
         agents: Mapping[str, Component] = {},
         lookups: Mapping[str, str] | None = None,
+        awaited: Collection[str] = (),
     ) -> None:
         super().__init__(agents)
         self.lookups = lookups or {}
+        self.awaited = awaited
 
     def missing(self, name: str, pointer: str) -> list[Problem]:
         """The problem of a reference to an agent, if there is no such agent.
@@ -33,7 +36,7 @@ class AgentMap(dict[str, Component]):
             name: The agent.
             pointer: JSON pointer to the reference.
         """
-        if name in self:
+        if name in self or name in self.awaited:
             return []
         hint = "Define it, pass it in agents={…}, or name its service in PODWRIGHT_AGENTS."
         known = self.lookups.get(name) or did_you_mean(name, self)

@@ -279,14 +279,23 @@ def _write_component(plan: _Plan, code: LocalCode, target: Path) -> None:
 
 def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
     plan = _Plan(component.to_blueprint())
-    defines_members = bool(TRAITS[component.kind].member_key)
     _add_code(plan, component, beside)
+    _add_agents(plan, component, beside)
+    return plan
+
+
+def _add_agents(
+    plan: _Plan, component: Component, beside: ModuleType | None
+) -> None:
+    """Add the members of a component, and the agents that it hands off to."""
+    defines_members = bool(TRAITS[component.kind].member_key)
     for name, member in component.members().items():
         if member.is_remote:
             plan.remotes.append(name)
         elif isinstance(member, Agent) and defines_members:
-            # its blueprint is a part of this one
+            # its blueprint is a part of this one, which only names the agents that it hands off to
             _add_code(plan, member, beside)
+            _add_agents(plan, member, beside)
         elif has_blueprint(member):
             plan.agents[name] = _plan_of(member, beside)
             plan.remotes += plan.agents[name].remotes
@@ -294,7 +303,6 @@ def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
             plan.code["agents"][name] = named(
                 member, f"The agent '{name}'", beside=beside
             )
-    return plan
 
 
 def _add_providers(

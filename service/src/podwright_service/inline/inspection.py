@@ -9,7 +9,9 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from podwright.blueprints.named_parts import agent_names
+from podwright.blueprints.members import handoffs_of
+from podwright.blueprints.named_parts import handoff_names, member_names
+from podwright.components.handoffs import DEFAULT_MAX_HANDOFFS
 from podwright.data.json_data import (
     as_array,
     as_object,
@@ -48,6 +50,9 @@ _OPAQUE_KEYS = (
     "schema",
 )
 """Keys under which any JSON may stand: arguments and inputs of what a step calls, JSON Schemas, notes."""
+
+_NESTING_KEYS = frozenset({"steps", "skills", "handoffs"})
+"""The keys of blueprints whose runs have others inside."""
 
 Blueprints = Mapping[str, Mapping[str, Any]]
 """Blueprints of agents by name."""
@@ -105,6 +110,7 @@ class Inspection:
             "skills": "max_steps",
             "tools": "max_steps",
             "mcp": "max_steps",
+            "handoffs": "max_steps",
         }
         """The settings that bound the lengths of lists."""
         self.problems: list[Problem] = []
@@ -172,9 +178,7 @@ class Inspection:
         """The names of blueprints, each after those that it names; checks how deep they use each other."""
         graph: dict[str | None, set[str]] = {}
         for name, part in parts.items():
-            named = {
-                other for other in agent_names(part.blueprint) if other in parts
-            }
+            named = _used_by(part.blueprint, parts)
             # an agent that names itself means the service's own agent, if there is one
             if name is not None and name in served:
                 named.discard(name)
@@ -185,7 +189,7 @@ class Inspection:
                 part = parts[name]
                 inner = [depths[other] for other in graph[name]]
                 depth = max(inner, default=0)
-                if "steps" in part.blueprint or "skills" in part.blueprint:
+                if not _NESTING_KEYS.isdisjoint(part.blueprint):
                     depth += 1
                 depths[name] = depth
                 self._check_size(
@@ -458,9 +462,9 @@ class Inspection:
             self._check_cap(value, pointer, name, setting)
         if key == "config":
             self._check_parameters(value, pointer)
-            for name in ("max_loops", "max_corrections"):
+            for name in ("max_loops", "max_corrections", "max_handoffs"):
                 self._check_cap(value, pointer, name, "max_loops")
-        self._check_default_loops(value, pointer)
+        self._check_defaults(value, pointer)
         for name, setting in self._sizes.items():
             size = len(as_array(value.get(name)))
             self._check_size(f"{pointer}/{name}", size, setting, name)
@@ -499,16 +503,23 @@ class Inspection:
         detail = f"{name} is {short_repr(number)}; at most {most} is allowed."
         self._add(f"{pointer}/{name}", detail, way_out)
 
-    def _check_default_loops(self, value: dict[str, Any], pointer: str) -> None:
-        """Check the loops of an agent or a conductor that does not say how many it may do."""
+    def _check_defaults(self, value: dict[str, Any], pointer: str) -> None:
+        """Check the loops and handoffs of an agent or a conductor that does not say how many it may do."""
+        defaults: dict[str, int] = {}
+        if "instructions" in value:
+            defaults["max_loops"] = DEFAULT_MAX_LOOPS
+        if handoffs_of(value):
+            defaults["max_handoffs"] = DEFAULT_MAX_HANDOFFS
         most = self._settings.max_loops
-        if "instructions" not in value or most >= DEFAULT_MAX_LOOPS:
-            return
-        if "max_loops" not in as_object(value.get("config")):
-            detail = f"max_loops is {DEFAULT_MAX_LOOPS} by default; at most {most} is allowed."
-            self._add(
-                f"{pointer}/config/max_loops", detail, _way_out("max_loops")
-            )
+        config = as_object(value.get("config"))
+        for name, number in defaults.items():
+            if number > most and name not in config:
+                detail = (
+                    f"{name} is {number} by default; at most {most} is allowed."
+                )
+                self._add(
+                    f"{pointer}/config/{name}", detail, _way_out("max_loops")
+                )
 
     def _check_size(
         self, pointer: str, number: int, limit: int | str, unit: str
@@ -553,6 +564,26 @@ def _name_for_agents(
     if not isinstance(name, str) or name in agents or name in served:
         return None
     return name
+
+
+def _used_by(
+    blueprint: Mapping[str, Any], parts: Mapping[str | None, _Part]
+) -> set[str]:
+    """The names of the parts that are built before a blueprint.
+
+    Agents that hand off to each other may form circles, so that they are no such parts, but those that end these are.
+    """
+    used = {name for name in member_names(blueprint) if name in parts}
+    reached = handoff_names(blueprint)
+    for name in reached:
+        part = parts.get(name)
+        if part is None:
+            continue
+        further = handoffs_of(part.blueprint)
+        reached += [other for other in further if other not in reached]
+        if not further:
+            used.add(name)
+    return used
 
 
 def _has_regular_expression(schema: dict[str, Any]) -> bool:

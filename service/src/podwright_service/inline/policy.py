@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from podwright import blueprints
+from podwright.blueprints.members import handoffs_of
+from podwright.blueprints.named_parts import member_names
 from podwright.components import Agent, Component, Pipeline
+from podwright.components.handoffs import handoff_problems
 from podwright.data.json_data import json_pointer
 from podwright.data.text import did_you_mean
 from podwright.errors import (
@@ -23,6 +26,7 @@ from podwright.run.component import Supplied
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
 from podwright.tools.tool import Tool
+from podwright.workflows.agent_map import AgentMap
 from podwright.workflows.template_names import check_names
 from podwright_service.inline.allowed_mcp import AllowedMCP, allowed_mcp
 from podwright_service.inline.inspection import Blueprints, Inspection
@@ -74,13 +78,23 @@ class InlinePolicy:
         component: Component | None = None
         mcp = self.mcp.source()
         if not inspection.unsafe_to_build:
-            available = dict(self.agents)
+            handing_over, problems = self._build_handing_over(agents, mcp)
+            available = {**self.agents, **handing_over}
+            members = _members_of_any(blueprint, agents)
             for name in order:
                 check_cancelled()
                 pointer = json_pointer("agents", name)
-                built, more = self._build(
-                    None, agents[name], available, pointer, mcp
-                )
+                if name in handing_over:
+                    # the agent that a run begins with supplies what the others lack
+                    if name not in members:
+                        continue
+                    built, more = _complete(
+                        handing_over[name], available, pointer
+                    )
+                else:
+                    built, more = self._build(
+                        None, agents[name], available, pointer, mcp
+                    )
                 available[name] = built or _STAND_IN
                 problems += more
             component, more = self._build(
@@ -95,6 +109,25 @@ class InlinePolicy:
         if found or component is None:
             raise blueprints.invalid(found, "The inline blueprint")
         return component
+
+    def _build_handing_over(
+        self, agents: Blueprints, mcp: MCPSource | None
+    ) -> tuple[dict[str, Component], list[Problem]]:
+        """The agents that hand off to others, as far as they are known without these; circles are allowed."""
+        built: dict[str, Component] = {}
+        problems: list[Problem] = []
+        for name, blueprint in agents.items():
+            awaited = handoffs_of(blueprint)
+            if not awaited:
+                continue
+            check_cancelled()
+            pointer = json_pointer("agents", name)
+            agent, more = self._build(
+                None, blueprint, AgentMap(awaited=awaited), pointer, mcp
+            )
+            built[name] = agent or _STAND_IN
+            problems += more
+        return built, problems
 
     def _build(
         self,
@@ -125,6 +158,29 @@ class InlinePolicy:
             tool.with_schema(tool.own_schema).renamed(name)
             for name, tool in self.tools.items()
         ]
+
+
+def _members_of_any(
+    blueprint: Mapping[str, Any], agents: Blueprints
+) -> set[str]:
+    """The agents that any of the blueprints names as a member or in a step."""
+    names: set[str] = set()
+    for each in (blueprint, *agents.values()):
+        names.update(member_names(each))
+    return names
+
+
+def _complete(
+    agent: Component, agents: Mapping[str, Component], pointer: str
+) -> tuple[Component, list[Problem]]:
+    """An agent with those that it reaches by handoffs, and the problems of those that are missing."""
+    if not isinstance(agent, Agent):
+        return agent, []
+    try:
+        problems = handoff_problems(agent.to_blueprint(), AgentMap(agents))
+        return agent.with_agents(agents), _below(pointer, problems)
+    except PodwrightError as error:
+        return agent, [Problem(pointer, error.message, error.suggestion)]
 
 
 def _below(pointer: str, problems: Iterable[Problem]) -> list[Problem]:
@@ -176,7 +232,10 @@ def inline_policy(
     return InlinePolicy(
         models,
         tools,
-        agents,
+        agents={
+            name: part.with_agents(agents) if isinstance(part, Agent) else part
+            for name, part in agents.items()
+        },
         conditions=conditions_of(component),
         mcp=allowed_mcp(component, servers, settings.allowed_mcp),
         settings=settings,

@@ -58,6 +58,7 @@ End = events.RunEnded | CallEnd | events.StepFinished
 Moment = (
     events.ModelCallRetried
     | events.HistoryCut
+    | events.HandoffEvent
     | events.ModelCallFellBack
     | events.ErrorCaught
     | events.Progress
@@ -125,6 +126,7 @@ class RunSpans:
             case (
                 events.ModelCallRetried()
                 | events.HistoryCut()
+                | events.HandoffEvent()
                 | events.ModelCallFellBack()
                 | events.ErrorCaught()
                 | events.Progress()
@@ -324,6 +326,11 @@ def _span_event(event: Moment, *, with_text: bool) -> tuple[str, Attributes]:
             return semconv.HISTORY_CUT, {
                 semconv.HISTORY_MESSAGES: event.messages,
                 semconv.HISTORY_TURNS: event.turns,
+            }
+        case events.HandoffEvent():
+            return semconv.HANDOFF, {
+                semconv.HANDOFF_FROM: event.from_agent,
+                semconv.HANDOFF_TO: event.to_agent,
             }
         case events.ModelCallRetried():
             name = semconv.RETRY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, NamedTuple
 
+from podwright.chats.transfers import Speaker
 from podwright.components import Component
 from podwright.data.json_data import to_json_data, to_text
 from podwright.errors import ModelRefusedError
@@ -72,12 +73,15 @@ class Answer:
         self._is_json = _has_response_model(component, task)
         self._streaming = self._streaming_positions(task)
         """The positions of the runs whose tokens are the answer."""
-        self._answering_run = run_id
-        """Id of the run that answers, as far as it is known."""
+        self._speaker = Speaker(run_id)
+        """The run that answers, as far as it is known."""
         self._streams = () in self._streaming
         """Whether its tokens are the answer."""
         self._around: dict[str, Position] = {run_id: ()}
         """The positions of the runs around those that may answer, by id."""
+        self._calls_before = 0
+        """Model calls of those who spoke before."""
+        self._last_call = -1
         self._call = -1
         self._text = ""
         self._sent = False
@@ -92,7 +96,9 @@ class Answer:
         """Read an event of the run, and return the piece of the answer in it."""
         if isinstance(event, RunStarted):
             self._follow(event)
-        if event.run_id == self._answering_run:
+        if self._speaker.follow(event):
+            self._calls_before = self._last_call + 1
+        if event.run_id == self._speaker.run_id:
             return self._read_answering(event)
         return None
 
@@ -113,7 +119,8 @@ class Answer:
         if around is None or len(event.path) <= len(around):
             return
         if event.path in self._streaming:
-            self._answering_run = event.run_id
+            self._speaker = Speaker(event.run_id)
+            self._calls_before = self._last_call + 1
             self._streams = True
         elif any(
             position[: len(event.path)] == event.path
@@ -125,12 +132,12 @@ class Answer:
         match event:
             case StepStarted(step_type="plan") | StepFinished(step_type="plan"):
                 self._planning = isinstance(event, StepStarted)
-            case ModelCallFinished() if event.run_id == self.run_id:
+            case ModelCallFinished():
                 self._finish_call(event.response)
             case Token() if self._streams and not self._planning:
                 return self._piece(event)
             case Reasoning() if self._shows_reasoning and not self._planning:
-                return Piece(event.text, "reasoning", event.call)
+                return Piece(event.text, "reasoning", self._number(event))
             case _:
                 pass
         return None
@@ -144,13 +151,19 @@ class Answer:
     def _piece(self, token: Token) -> Piece:
         separator = ""
         # what the model wrote before it called a tool is a paragraph of its own
-        if token.call != self._call:
-            self._call = token.call
+        number = self._number(token)
+        if number != self._call:
+            self._call = number
             self._text = ""
             separator = self._separator()
         self._text += token.text
         self._sent = True
-        return Piece(separator + token.text, call=token.call)
+        return Piece(separator + token.text, call=number)
+
+    def _number(self, event: Token | Reasoning) -> int:
+        """The number of the model call of an event, counted over all who speak."""
+        self._last_call = self._calls_before + event.call
+        return self._last_call
 
     def _separator(self) -> str:
         """What is between a new paragraph and what has been sent."""

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from podwright import events
+from podwright.chats.transfers import Speaker
 from podwright.data.json_data import to_text
 from podwright.data.text import printable
 from podwright.events import Event
@@ -17,8 +18,8 @@ from podwright_service.cli.console import print_note
 
 _NOTES = (
     events.ToolCallStarted, events.ToolCallFinished, events.ToolCallFailed, events.ModelCallRetried,
-    events.ModelCallFellBack, events.HistoryCut, events.PlanMade, events.StepStarted, events.ErrorCaught,
-    events.Progress,
+    events.ModelCallFellBack, events.HistoryCut, events.HandoffEvent, events.PlanMade, events.StepStarted,
+    events.ErrorCaught, events.Progress,
 )  # fmt: skip
 """The events that a turn prints as a line."""
 
@@ -29,13 +30,17 @@ class TurnPrinter:
     def __init__(self) -> None:
         self.usage = NO_USAGE
         """What the turn has used, once it has ended."""
+        self._speaker = Speaker("")
         self._is_plan = False
         self._streamed = ""
         self._in_line = False
 
     def __call__(self, event: Event) -> None:
         """Print an event."""
-        answering = event.parent_id is None
+        if isinstance(event, events.RunStarted) and event.parent_id is None:
+            self._speaker = Speaker(event.run_id)
+        self._speaker.follow(event)
+        answering = event.run_id == self._speaker.run_id
         match event:
             case events.RunEnded(parent_id=None):
                 self.usage = event.usage
