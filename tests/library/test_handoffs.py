@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.library.handing_over import PAID, desk, look, refund, route
 from tests.library.shapes import AGENT, Json, events, problems_of
 
 from podwright import (
@@ -16,7 +17,6 @@ from podwright import (
     Conductor,
     FunctionAgent,
     FunctionModel,
-    Handoff,
     LimitExceededError,
     Pipeline,
     RunLimits,
@@ -24,7 +24,6 @@ from podwright import (
     Workflow,
     blueprints,
     load,
-    tool,
 )
 from podwright.blueprints.diff import blueprint_changes
 from podwright.blueprints.flowchart import mermaid
@@ -35,6 +34,7 @@ from podwright.errors import (
     LoopLimitError,
 )
 from podwright.events import Event, adapter
+from podwright.folders.folder import Folder
 from podwright.folders.walks import walk
 from podwright.journal.journal import Journal
 from podwright.messages.messages import Message
@@ -42,63 +42,11 @@ from podwright.run.run import execute
 from podwright.testing import ModelRequest, ToolCall, assert_events
 
 RUN = "0" * 32
-PAID: list[int] = []
 
 
 @pytest.fixture(autouse=True)
 def _nothing_paid() -> None:
     PAID.clear()
-
-
-@tool(approval=True)
-def refund(amount: int) -> str:
-    """Pay back."""
-    PAID.append(amount)
-    return f"{amount} paid back"
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: found"
-
-
-def route(request: ModelRequest) -> Any:
-    """Follow the user's words: each is an agent to hand over to, or `refund`; at the end say who speaks."""
-    turn = [
-        message for message in request.messages if message.role != "system"
-    ]
-    (*_, begin) = [
-        number for number, each in enumerate(turn) if each.role == "user"
-    ]
-    words = turn[begin].text.split()
-    done = sum(each.role == "tool" for each in turn[begin:])
-    if done == len(words):
-        return f"{request.component} answers"
-    if words[done] == "refund":
-        return [ToolCall.of("refund", f"call_{done}", amount=5)]
-    return [ToolCall.of(f"transfer_to_{words[done]}", f"call_{done}")]
-
-
-def desk(model: Any = None, **options: Any) -> Agent:
-    """Three agents that hand off to each other in circles."""
-    model = model or FunctionModel(route)
-    faq = Agent("faq", "You know.", model, handoffs=["triage", "billing"])
-    billing = Agent(
-        "billing",
-        "You bill.",
-        model,
-        tools=[refund],
-        description="Invoices and refunds.",
-        handoffs=["triage", faq],
-    )
-    return Agent(
-        "triage",
-        "You sort.",
-        model,
-        tools=[look],
-        handoffs=[Handoff(billing, when="About money."), Handoff(faq)],
-        **options,
-    )
 
 
 async def attempt(
@@ -582,7 +530,14 @@ def files(folder: Path, contents: dict[str, Json]) -> Path:
 
 def filed(name: str, *handoffs: Any, **more: Any) -> Json:
     config = {"model": "offline/echo"}
-    return {"type": "Agent", "name": name, "instructions": f"You are {name}.", "config": config, "handoffs": list(handoffs), **more}  # fmt: skip
+    return {
+        "type": "Agent",
+        "name": name,
+        "instructions": f"You are {name}.",
+        "config": config,
+        "handoffs": list(handoffs),
+        **more,
+    }
 
 
 CIRCLE = {
@@ -687,9 +642,7 @@ async def test_a_new_attempt_goes_on_wherever_it_was_stopped() -> None:
     for number in range(1, len(recorded)):
         calls.clear()
         part = recorded[:number]
-        again, new = await attempt(
-            desk(FunctionModel(counted)), words, part, 2
-        )
+        again, new = await attempt(desk(FunctionModel(counted)), words, part, 2)
         assert again.value == first.value
         assert again.messages == first.messages
         assert again.usage == first.usage
@@ -698,9 +651,7 @@ async def test_a_new_attempt_goes_on_wherever_it_was_stopped() -> None:
         )
         assert calls == speakers[answered:]
         moves = [
-            event.to_agent
-            for event in (*part, *new)
-            if event.type == "handoff"
+            event.to_agent for event in (*part, *new) if event.type == "handoff"
         ]
         assert moves == words.split()
 
@@ -762,3 +713,14 @@ def test_messages_of_a_transfer() -> None:
         "content": '{"transferred_to": "faq"}',
     }
     assert Message("tool", answer["content"]).text == answer["content"]
+
+
+def test_what_a_folder_with_circles_needs_from_outside(tmp_path: Path) -> None:
+    """The first agent is in it, whatever the folder is called; one beside it that only a file names is not."""
+    contents = {
+        **CIRCLE,
+        "agents/billing.json": filed("billing", "triage", "far"),
+    }
+    folder = Folder(files(tmp_path / "image", contents))
+    outside = list(folder.outside_agents(folder.blueprint()))
+    assert [source.name for source in outside] == ["far"]

@@ -188,6 +188,7 @@ CALLS: dict[str, list[ToolCall]] = {
         ToolCall.of("ask", "1", question="why"),
         ToolCall.of("ask", "2", question="how"),
     ],
+    "transfer_to_teller": [ToolCall.of("transfer_to_teller", "1")],
     "looker": [
         ToolCall.of("looker", "1", task="find it"),
         ToolCall.of("payer", "2", task="pay it"),
@@ -210,7 +211,7 @@ async def respond(request: ModelRequest) -> ModelResponse:
             {"skill": "payer", "task": "two"},
         ]
         text = json.dumps({"steps": steps})
-    elif last.role != "tool" and names:
+    elif names and (last.role != "tool" or "transferred_to" in last.text):
         await effect(text)
         return ModelResponse(
             text,
@@ -355,6 +356,13 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             ],
             event_manager=manager,
         ),
+        Agent(
+            "desk",
+            "Sort.",
+            MODEL,
+            handoffs=[Agent("teller", "Pay.", MODEL, tools=[pay])],
+            event_manager=manager,
+        ),
         Workflow(
             "at the end", [AgentStep(payer, "pay")], event_manager=manager
         ),
@@ -367,6 +375,7 @@ KINDS = (
     "nested remote",
     "planner",
     "state",
+    "desk",
     "at the end",
     pytest.param("data", marks=pytest.mark.servers),
     pytest.param("steps", marks=pytest.mark.servers),

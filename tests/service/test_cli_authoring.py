@@ -992,3 +992,39 @@ def test_a_type_that_is_missing(shell: Shell, shop: Path) -> None:
     (shop / "schemas.py").write_text("import nothing_of_that_name\n")
     done = shell("sync", "shop")
     assert (done.returncode, "requirements.txt" in done.stderr) == (1, True)
+CIRCLE = """
+from podwright import Agent, Conductor, Handoff
+
+def look(word: str) -> str:
+    return word
+
+model = "offline/echo"
+refunds = Agent("refunds", "Refund.", model, handoffs=["triage"])
+billing = Agent("billing", "Bill.", model, tools=[look], handoffs=["triage", "faq", refunds])
+faq = Agent("faq", "Know.", model, handoffs=[billing])
+triage = Agent("triage", "Sort.", model, tools=[look], handoffs=[Handoff(billing, "money"), faq])
+lead = Conductor("lead", "Lead.", model, [triage])
+"""
+
+
+@pytest.mark.parametrize("name", ["triage", "lead"])
+def test_agents_that_hand_off_in_circles_are_exported(
+    shell: Shell, tmp_path: Path, name: str
+) -> None:
+    """Each becomes a blueprint that names the others, and their flowchart is that of the component."""
+    (tmp_path / "circle.py").write_text(CIRCLE)
+    done = shell("export", f"circle:{name}", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    reports = json.loads(
+        shell("validate", "--json", f"circle:{name}", "out").stdout
+    )
+    [first, second] = [report.get("digest") for report in reports]
+    assert first == second is not None
+    agents = {path.stem for path in (tmp_path / "out" / "agents").iterdir()}
+    assert agents == {"billing", "faq", "refunds"}
+    drawn = shell("graph", "out").stdout
+    assert drawn == shell("graph", f"circle:{name}").stdout
+    here = shell("run", "out", "some words", "--quiet")
+    there = shell("run", f"circle:{name}", "some words", "--quiet")
+    assert (here.returncode, here.stdout) == (0, there.stdout)
+    assert "transferred_to" in here.stdout

@@ -67,6 +67,13 @@ def spend(amount: int) -> str:
     """Spend."""
     return f"spent {amount}"
 
+def sort(request):
+    if request.messages[-1].role == "user" and request.component == "desk":
+        return ModelResponse("One moment.", (ToolCall("1", "transfer_to_till", "{}"),))
+    return "till speaks"
+
+till = Agent("till", "Bill.", FunctionModel(sort))
+desk = Agent("desk", "Sort.", FunctionModel(sort), handoffs=[till])
 payer = Agent("payer", "Pay.", FunctionModel(pay), tools=[spend])
 lead = Conductor("lead", "Lead.", ScriptedModel(
     plan, ToolCall("1", "helper", '{"task": "Say it."}'), "The end."), [agent], planning=True)
@@ -447,3 +454,11 @@ def test_a_structured_answer_is_printed_once(
     """Its streamed text is its JSON already."""
     done = shell("chat", "made:counter", stdin="one\n")
     assert (done.returncode, done.stdout) == (0, '{"n":1}\n'), done
+
+
+def test_an_agent_that_hands_over(folder: Path, shell: Shell) -> None:
+    """What both say is printed as it arrives, once; the next turn is the other one's."""
+    done = shell("chat", "made:desk", stdin="price?\nand?\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "One moment.\ntill speaks\ntill speaks\n"
+    assert "hands over to till" in done.stderr

@@ -20,6 +20,7 @@ from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import (
     GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
 )
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.library.handing_over import desk
 
 from podwright import (
     Agent,
@@ -452,6 +453,30 @@ async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
         "three",
         "go",
     ]
+
+
+async def test_each_agent_of_a_conversation_has_a_span(
+    recorder: Recorder,
+) -> None:
+    """The handoff is an event of the one that hands over, and what the other one does is below it."""
+    await recorder.run(desk(), text="billing")
+    first = recorder.named("invoke_agent triage")
+    (event,) = first.events
+    assert event.name == "podwright.handoff"
+    assert event.attributes == {
+        "podwright.handoff.from": "triage",
+        "podwright.handoff.to": "billing",
+    }
+    step = recorder.named("step billing")
+    second = recorder.named("invoke_agent billing")
+    assert first.context
+    assert step.context
+    assert step.parent
+    assert second.parent
+    assert step.parent.span_id == first.context.span_id
+    assert second.parent.span_id == step.context.span_id
+    assert attributes(first)["podwright.run.model_calls"] == 2
+    assert attributes(second)["podwright.run.model_calls"] == 1
 
 
 async def test_cached_tokens_are_on_the_span_of_the_call(
