@@ -19,6 +19,7 @@ from podwright import (
     FunctionModel,
     LimitExceededError,
     Pipeline,
+    ReplayModel,
     RunLimits,
     ScriptedModel,
     Workflow,
@@ -96,7 +97,7 @@ def test_another_agent_goes_on_with_the_conversation() -> None:
         "transfer_to_billing",
         "transfer_to_faq",
     ]
-    assert first.tools[1]["function"]["description"] == (
+    assert first.tools[1]["function"].get("description") == (
         "Hand the conversation over to 'billing', who answers. Invoices and refunds. About money."
     )
     assert [each["function"]["name"] for each in second.tools] == [
@@ -664,6 +665,14 @@ async def test_attempts_of_a_turn_that_begins_with_another_agent() -> None:
         part = recorded[:number]
         again, _ = await attempt(desk(), "faq", part, 2, messages=talk)
         assert (again.value, again.messages) == (first.value, first.messages)
+
+
+def test_a_recorded_conversation_is_repeated() -> None:
+    """Each agent repeats its own answers."""
+    result = desk().run("billing faq triage", trace=True)
+    again = desk(ReplayModel(result)).run("billing faq triage", trace=True)
+    assert again.messages == result.messages
+    assert again.value == "triage answers"
 
 
 def decided(agent: Any, words: str, **options: Any) -> Any:

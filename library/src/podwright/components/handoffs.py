@@ -254,28 +254,33 @@ async def go_on(
     nested_task = await target.nested_task(
         task.input, inputs_of(task), task.response_model
     )
+    earlier = _marked(task.messages, provider)
+    turn = _marked(handover.turn, provider)
+    goes_on = isinstance(target, ModelComponent)
+    if not goes_on:
+        # it is given the input again, after what the others have said to it
+        earlier += turn
     nested_task = replace(
         nested_task,
-        messages=_marked(task.messages, provider),
+        messages=earlier,
         instructions=task.instructions,
         settings=task.settings,
-        handover=replace(handover, turn=_marked(handover.turn, provider)),
+        handover=replace(handover, turn=turn),
     )
     with run.step(name, "handoff_step", run.path):
         nested = run.child(target, run.path)
         value = await nested.execute(nested_task)
     run.finish_reason = nested.finish_reason
-    if isinstance(target, ModelComponent):
+    if goes_on:
         run.messages = nested.messages
         run.data = nested.data
         return value
-    # it has not gone on with the turn, but has answered its input
     output = target.output(value, nested.data)
     if not isinstance(output, str):
         run.data = to_json_data(output)
-    turn = handover.turn or (task.parsed_input.message(),)
+    said = handover.turn or (task.parsed_input.message(),)
     answer = Message("assistant", to_text(output))
-    run.messages = to_data((*task.messages, *turn, answer))
+    run.messages = to_data((*task.messages, *said, answer))
     return output
 
 
