@@ -418,8 +418,7 @@ class Settings(BaseSettings):
     max_branches: PositiveInt = 8
     """Most branches of an inline parallel step, and largest `max_concurrency` of a map step."""
     max_loops: PositiveInt = 10
-    """Largest `max_loops`, `max_corrections`, `max_handoffs`, `max_iterations` of loops and `retries` of try steps that
-    are inline."""
+    """Largest `max_loops`, `max_corrections`, `max_handoffs`, `max_iterations` and `retries` of inline blueprints."""
     allowed_models: Names | None = None
     """Models that inline blueprints may name; by default those of the served component, and `model`."""
     allowed_tools: Names | None = None
