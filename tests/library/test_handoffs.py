@@ -339,12 +339,16 @@ def test_a_conductor_or_a_function_goes_on() -> None:
         calls.append(task)
         return {"calls": len(calls)}
 
+    model = ScriptedModel("one", "two", "one", "two")
+    member = Agent("member", "", model)
     for target, answers in (
         (chief, ["chief", "again"]),
+        (Pipeline("chief", [member]), ["one", "two"]),
+        (Workflow("chief", [member]), ["one", "two"]),
         (FunctionAgent("chief", count), [{"calls": 1}, {"calls": 2}]),
     ):
-        model = ScriptedModel([ToolCall.of("transfer_to_chief", "1")])
-        first = Agent("first", "", model, handoffs=[target])
+        transfer = ScriptedModel([ToolCall.of("transfer_to_chief", "1")])
+        first = Agent("first", "", transfer, handoffs=[target])
         result = first.run("hi", trace=True)
         again = first.run("ho", trace=True, messages=result.messages)
         assert [result.value, again.value] == answers
@@ -352,6 +356,13 @@ def test_a_conductor_or_a_function_goes_on() -> None:
             *("user", "assistant", "tool", "assistant", "user", "assistant")
         ]
     assert calls == ["hi", "ho"]
+    asked = model.requests[0].messages
+    assert [(each.role, each.text) for each in asked] == [
+        ("user", "hi"),
+        ("assistant", ""),
+        ("tool", '{"transferred_to": "chief"}'),
+        ("user", "hi"),
+    ]
 
 
 # --- Members, names, files --------------------------------------------------------------------------------------------

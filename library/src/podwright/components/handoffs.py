@@ -265,7 +265,7 @@ async def go_on(
         messages=earlier,
         instructions=task.instructions,
         settings=task.settings,
-        handover=replace(handover, turn=turn),
+        handover=replace(handover, turn=turn) if goes_on else None,
     )
     with run.step(name, "handoff_step", run.path):
         nested = run.child(target, run.path)
