@@ -734,7 +734,7 @@ class OutputError(RunError):
 
 
 class LoopLimitError(RunError):
-    """The model still called tools after `max_loops` model calls, or agents handed over more than `max_handoffs` times."""
+    """The model called tools after `max_loops` model calls, or agents handed over more than `max_handoffs` times."""
 
     code = "loop_limit_reached"
     default_suggestion = (
