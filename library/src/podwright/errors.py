@@ -43,7 +43,9 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly too often
         │   └── MCPServerError        mcp_server_failed        an MCP server did not do what it was asked for
         ├── ConditionError            condition_failed         a condition raised, or cannot compare
-        ├── OutputError               output_invalid           no answer fits the response model
+        ├── OutputError               output_invalid           no answer fits the response model, or was accepted
+        ├── ModelRetry                model_retry              a function asks the model for another answer
+        ├── Refusal                   refused                  a function refuses; with a code and words of its own
         ├── LoopLimitError            loop_limit_reached       no answer after max_loops model calls
         ├── LoopExhaustedError        loop_exhausted           a loop step ended by max_iterations
         ├── LimitExceededError        limit_exceeded           a limit of RunLimits was reached
@@ -733,6 +735,63 @@ class OutputError(RunError):
     default_suggestion = "Simplify the response model, raise max_corrections, or use a more capable model."
 
 
+class ModelRetry(RunError):
+    """A function in `after` asks the model for another answer; one that is a tool tells the model so of its call.
+
+        raise ModelRetry("Name the order by its number.")
+
+    Args:
+        message: What the model is told, in a sentence.
+
+    Raises:
+        ValueError: The message is empty.
+    """
+
+    code = "model_retry"
+    default_suggestion = (
+        "Raise it in a function in `after` of an agent or a conductor."
+    )
+
+    def __init__(self, message: str) -> None:
+        if not message.strip():
+            raise ValueError("A ModelRetry needs a sentence for the model")
+        super().__init__(message)
+
+
+class Refusal(RunError):
+    """A function refuses what it is asked for, and so does the run: nothing has failed, and nothing is tried again.
+
+        raise Refusal("off_topic", "I only answer questions about orders.")
+
+    Args:
+        code: A code of its own, which callers read and try steps may name: at most 64 lowercase letters, digits and
+            underscores.
+        words: What the user is told.
+
+    Raises:
+        ValueError: The code has another form, or is one of Podwright, or there are no words.
+    """
+
+    code = "refused"
+    default_suggestion = "Change the request: it would be refused again."
+
+    def __init__(self, code: str, words: str) -> None:
+        is_reserved = code in CODES or code.startswith(_RESERVED)
+        if is_reserved and code != type(self).code:
+            raise ValueError(f"The code {short_repr(code)} is of Podwright")
+        if not words.strip():
+            raise ValueError(f"The refusal '{code}' needs words for the user")
+        super().__init__(words, code=code)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How to pickle it, for example for a pool of processes."""
+        return type(self), (self.code, self.message), self.__dict__
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the base class, with `refusal`: the words, by which a refusal is known."""
+        return {**super().to_dict(), "refusal": self.message}
+
+
 class LoopLimitError(RunError):
     """The model called tools after `max_loops` model calls, or agents handed over more than `max_handoffs` times."""
 
@@ -779,7 +838,7 @@ class LimitExceededError(RunError):
         return {**super().to_dict(), "limit": self.limit}
 
 
-class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
+class ApprovalRequired(RunError):
     """A run waits for a person; to approve, run it again with `context` and `resume_path`.
 
     For another decision, run it with `decide(…)` in place of the context.

@@ -19,6 +19,7 @@ from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
     ConfigurationError,
+    ModelRefusedError,
 )
 from podwright.kinds import Kind
 from podwright.messages.messages import ModelRequest, ModelResponse
@@ -31,7 +32,14 @@ TraceFormat = Literal["podwright.trace/1"]
 TRACE_FORMAT: TraceFormat = "podwright.trace/1"
 
 Outcome = Literal[
-    "ok", "exhausted", "caught", "failed", "rejected", "cancelled", "paused"
+    "ok",
+    "exhausted",
+    "caught",
+    "failed",
+    "rejected",
+    "refused",
+    "cancelled",
+    "paused",
 ]
 """How a step ended. The workflow goes on after `exhausted`, a loop that ended by `max_iterations`, and after `caught`,
 a try step whose steps failed. `rejected`: a person has rejected it, or a step inside it."""
@@ -40,6 +48,11 @@ a try step whose steps failed. `rejected`: a person has rejected it, or a step i
 def is_rejection(error: Mapping[str, Any]) -> bool:
     """Whether the `error` of an event is that a person has rejected something."""
     return error.get("code") == ApprovalRejectedError.code
+
+
+def is_refusal(error: Mapping[str, Any]) -> bool:
+    """Whether the `error` of an event is that a function has refused something; see `Refusal`."""
+    return "refusal" in error and error["code"] != ModelRefusedError.code
 
 
 def is_pause(error: Mapping[str, Any]) -> bool:
@@ -143,6 +156,11 @@ class RunFailed(RunEnded):
     def is_rejection(self) -> bool:
         """Whether a person has decided so, and nothing failed."""
         return is_rejection(self.error)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a function has decided so, and nothing failed."""
+        return is_refusal(self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +346,11 @@ class ToolCallFailed(ToolCallEnded):
     def is_rejection(self) -> bool:
         """Whether a person has rejected the call, and nothing failed."""
         return is_rejection(self.error)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the function has refused the call, and nothing failed."""
+        return is_refusal(self.error)
 
     @property
     def is_pause(self) -> bool:

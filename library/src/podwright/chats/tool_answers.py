@@ -10,7 +10,7 @@ from podwright.data.json_data import to_text
 from podwright.data.json_forms import to_utf8_text
 from podwright.data.media import parts_with_media, shown_part
 from podwright.data.text import printable, truncate
-from podwright.errors import MCPServerError, PodwrightError
+from podwright.errors import MCPServerError, PodwrightError, Refusal
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart
 from podwright.models.offline.media_tokens import estimate_media
@@ -28,9 +28,9 @@ _BYTES_PER_TOKEN = 4
 def must_end_run(error: BaseException) -> bool:
     """Whether an error of a tool ends the run and is not for the model, for example because a limit is reached.
 
-    So does an error that such a one has caused, and a group with one in it.
+    So does an error that such a one has caused, and a group with one in it. A refusal is for the user.
     """
-    return any(
+    return isinstance(error, Refusal) or any(
         isinstance(part, PodwrightError) and part.ends_run
         for part in parts_of(error)
     )

@@ -87,6 +87,9 @@ class RemoteConnection(ServiceConnection):
                     f"{self.who}: {detail}",
                     refusal=str(problem.get("refusal") or ""),
                 )
+            case code if "refusal" in problem and _is_own(code):
+                # no failure of the remote, either
+                error = errors.Refusal(code, detail)
             case errors.ContentUnsupportedError.code:
                 # no failure of the remote, either
                 error = errors.ContentUnsupportedError(f"{self.who}: {detail}")
@@ -143,6 +146,12 @@ class RemoteConnection(ServiceConnection):
 
 def _text(problem: JsonMapping, key: str) -> str:
     return truncate(text_of(problem, key), _MAX_TEXT)
+
+
+def _is_own(code: str) -> bool:
+    """Whether a code is one that functions may give to a refusal."""
+    is_known = code in errors.CODES and code != errors.Refusal.code
+    return _CODE.fullmatch(code) is not None and not is_known
 
 
 def _code_of(problem: JsonMapping) -> str | None:

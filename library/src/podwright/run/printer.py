@@ -160,6 +160,8 @@ def _describe_run(
             return "bold green", f"final answer ({used}): {output}"
         case events.RunFailed(is_rejection=True):
             return "bold yellow", f"rejected: {_message(event)}"
+        case events.RunFailed(is_refusal=True):
+            return "bold yellow", f"refused: {_message(event)}"
         case events.RunFailed():
             return "bold red", f"failed: {_message(event)}"
         case events.RunCancelled():
@@ -205,6 +207,8 @@ def _describe_tool_call(
             )
         case events.ToolCallFailed(is_rejection=True):
             return "yellow", f"{event.tool} rejected: {_message(event)}"
+        case events.ToolCallFailed(is_refusal=True):
+            return "yellow", f"{event.tool} refused: {_message(event)}"
         case events.ToolCallFailed(is_pause=True):
             return "yellow", f"{event.tool} waits: {_message(event)}"
         case events.ToolCallFailed():

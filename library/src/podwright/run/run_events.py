@@ -17,6 +17,7 @@ from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
     PodwrightError,
+    Refusal,
     RunCancelledError,
 )
 from podwright.events import Event, Outcome, Subscriber
@@ -175,6 +176,9 @@ class RunEvents(RunAccounts):
             raise
         except ApprovalRejectedError:
             outcome = "rejected"
+            raise
+        except Refusal:
+            outcome = "refused"
             raise
         finally:
             finished = events.StepFinished(

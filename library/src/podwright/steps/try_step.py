@@ -15,6 +15,7 @@ from podwright.data.json_data import JsonMapping, JsonObject, as_array
 from podwright.errors import (
     ModelRefusedError,
     PodwrightError,
+    Refusal,
     check_caught_code,
 )
 from podwright.events import ErrorCaught
@@ -176,8 +177,8 @@ class TryStep(Step):
             if error is None:
                 return "ok"
             attempt += 1
-            if error["code"] == ModelRefusedError.code:
-                # the model would refuse the same request again
+            if "refusal" in error or error["code"] == ModelRefusedError.code:
+                # the same request would be refused again
                 attempt = self.retries + 1
             progress["at"] = attempt
             progress["error"] = error
@@ -186,6 +187,12 @@ class TryStep(Step):
         scope = frame.scope.after_failure(progress.get("error", {}))
         await runner.run_sequence(self.catch, frame.sequence(attempt, scope))
         return "caught"
+
+    def _names(self, error: PodwrightError) -> bool:
+        """Whether `on` has the code of an error; `refused` stands for all refusals of functions."""
+        if isinstance(error, Refusal) and Refusal.code in self.on:
+            return True
+        return error.code in self.on
 
     async def _try_once(
         self, runner: StepRunner, frame: StepFrame, attempt: int
@@ -199,11 +206,11 @@ class TryStep(Step):
         try:
             await runner.run_sequence(self.steps, inner)
         except PodwrightError as error:
-            is_refusal = isinstance(error, ModelRefusedError)
+            is_refusal = isinstance(error, ModelRefusedError | Refusal)
             is_last = is_refusal or attempt == self.retries
             if is_last and not self.catch:
                 raise
-            if self.on and error.code not in self.on:
+            if self.on and not self._names(error):
                 raise
             if runner.is_ended_by(error):
                 raise

@@ -16,6 +16,7 @@ from podwright.errors import (
     ConditionError,
     ConfigurationError,
     PodwrightError,
+    Refusal,
     ResumePathError,
 )
 from podwright.events import ConditionChecked, Event
@@ -390,11 +391,14 @@ class StepRunner:
         message = details["message"]
         if error.run_id is None:
             message = one_line(error.message)
-        return {
+        described = {
             "code": details["code"],
             "message": message,
             "component": details.get("component", self._run.component_name),
         }
+        if isinstance(error, Refusal):
+            described["refusal"] = error.message
+        return described
 
     def is_ended_by(self, error: PodwrightError) -> bool:
         """Whether an error, or one that has caused it, ends the run: no step may catch it."""

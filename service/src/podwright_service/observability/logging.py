@@ -229,7 +229,7 @@ def log_runs(settings: Settings) -> Subscriber:
                     log(logging.INFO, "run started", event, content)
             case RunEnded(parent_id=None, remote=None):
                 level = logging.INFO
-                if isinstance(event, RunFailed) and not event.is_rejection:
+                if run_status(event) == "failed":
                     level = logging.WARNING
                 log(level, "run", event, _fields(event, settings.log_content))
             case _:

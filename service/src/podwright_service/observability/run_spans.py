@@ -361,6 +361,8 @@ def _result(event: End) -> Attributes:
             return _model_call_result(event)
         case events.ModelCallFailed() if event.usage.total_tokens:
             return {**_tokens(event.usage), **_cost(event.usage)}
+        case events.ToolCallFailed(is_refusal=True):
+            return {semconv.REFUSAL: event.error["code"]}
         case _:
             return {}
 
@@ -380,6 +382,8 @@ def _run_result(event: events.RunEnded) -> Attributes:
     else:
         attributes[semconv.RUN_KNOWN_COST] = usage.known_cost
         attributes[semconv.UNPRICED_CALLS] = usage.unpriced_model_calls
+    if isinstance(event, events.RunFailed) and event.is_refusal:
+        attributes[semconv.REFUSAL] = event.error["code"]
     return attributes
 
 
@@ -449,10 +453,14 @@ def _tokens(usage: Usage) -> Attributes:
 
 def _error_code(event: End) -> str | None:
     match event:
-        case events.RunFailed(is_rejection=True):
+        case (
+            events.RunFailed(is_rejection=True)
+            | events.RunFailed(is_refusal=True)
+        ):
             return None
         case (
             events.ToolCallFailed(is_rejection=True)
+            | events.ToolCallFailed(is_refusal=True)
             | events.ToolCallFailed(is_pause=True)
         ):
             return None

@@ -106,6 +106,7 @@ RETRY_TRIES: Final = "podwright.model_call.tries"
 RETRY_WAIT: Final = "podwright.model_call.wait"
 FALLBACK: Final = "podwright.model_call.fallback"
 FALLBACK_MODEL: Final = "podwright.model_call.failed_model"
+REFUSAL: Final = "podwright.refusal.code"
 RESUMES: Final = "podwright.resumes"
 PROGRESS: Final = "podwright.progress"
 PROGRESS_TEXT: Final = "podwright.progress.text"
@@ -155,7 +156,14 @@ PROVIDERS: Final = {
 }
 """The conventions' names of providers, where they differ from the prefix of a model's name."""
 
-RUN_STATUSES: Final = ("ok", "failed", "rejected", "cancelled", "paused")
+RUN_STATUSES: Final = (
+    "ok",
+    "failed",
+    "rejected",
+    "refused",
+    "cancelled",
+    "paused",
+)
 """The statuses of runs in spans, metrics and log lines."""
 
 
@@ -178,6 +186,8 @@ def run_status(event: events.RunEnded) -> str:
     match event:
         case events.RunFailed(is_rejection=True):
             return "rejected"
+        case events.RunFailed(is_refusal=True):
+            return "refused"
         case events.RunFailed():
             return "failed"
         case events.RunCancelled():

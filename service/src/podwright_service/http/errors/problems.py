@@ -39,6 +39,7 @@ STATUS: Mapping[type[Exception], int] = {
     errors.ApprovalRejectedError: 403,
     # nothing failed, and the same request would be refused again
     errors.ModelRefusedError: 422,
+    errors.Refusal: 422,
     # the caller's file, and nothing was sent
     errors.ContentUnsupportedError: 422,
     errors.RemoteInterruptedError: 409,
@@ -100,7 +101,7 @@ class ProblemDetails(BaseModel):
     provider_error: str | None = None
     """What the model provider reported, if the operator shows it."""
     refusal: str | None = None
-    """The words by which the model refused to answer."""
+    """The words by which the model, or a function of the component, refused."""
     question: dict[str, Any] | None = None
     """What the run waits for: its message, the options, what may be changed, and the tool that is to be called."""
     errors: list[ErrorEntry] | None = None
@@ -380,6 +381,8 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
         facts["usage"] = error.usage.to_dict()
     if isinstance(error, errors.ModelRefusedError) and error.refusal:
         facts["refusal"] = error.refusal
+    if isinstance(error, errors.Refusal):
+        facts["refusal"] = error.message
     if isinstance(error, errors.ApprovalRequired) and error.question:
         facts["question"] = to_json_data(error.question.to_dict())
     if isinstance(error, errors.BlueprintValidationError):

@@ -161,7 +161,10 @@ def _error_type(event: events.RunEvent) -> str:
         event, events.ModelCallFailed | events.ToolCallFailed | events.RunFailed
     ):
         return _NO_ERROR
-    if events.is_rejection(event.error) or events.is_pause(event.error):
+    is_decided = events.is_rejection(event.error) or events.is_refusal(
+        event.error
+    )
+    if is_decided or events.is_pause(event.error):
         return _NO_ERROR
     code = str(event.error.get("code"))
     if code in CODES:

@@ -369,7 +369,8 @@ class Metrics:
         self._record(table.RUN_COST, usage.known_cost, *labels, caller)
         if usage.cost is None:
             self._record(table.UNPRICED_RUNS, 1, *labels)
-        if not isinstance(event, events.RunFailed) or event.is_rejection:
+        is_failure = run_status(event) == "failed"
+        if not isinstance(event, events.RunFailed) or not is_failure:
             return
         self._record(table.RUN_FAILURES, 1, *labels, _code(event.error))
         limit = event.error.get("limit")
@@ -509,6 +510,8 @@ def _status(
         return "cancelled"
     if events.is_rejection(event.error):
         return "rejected"
+    if events.is_refusal(event.error):
+        return "refused"
     if events.is_pause(event.error):
         return "paused"
     return "failed"

@@ -320,7 +320,7 @@ TOOL_CALLS = _row(
     "tool",
     "status",
     begin="calls",
-    values={"status": (*_CALL_STATUSES, "rejected", "paused")},
+    values={"status": (*_CALL_STATUSES, "rejected", "refused", "paused")},
 )
 TOOL_CALL_DURATION = _row(
     "tool_call_duration_seconds",
