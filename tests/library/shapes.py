@@ -135,13 +135,17 @@ EVERY_KEY: dict[str, Json] = {
             **AGENT,
             "type": "Agent",
             "config": {**AGENT["config"], "response_schema": _SCHEMA},
+            "before": "forecast",
+            "after": ["forecast"],
         },
         "workflow": {**EVERY_STEP, "type": "Workflow"},
         "conductor": {
             **CONDUCTOR,
             "config": {**CONDUCTOR["config"], "response_schema": _SCHEMA},
+            "before": ["forecast"],
+            "after": "forecast",
         },
-        "pipeline": PIPELINE,
+        "pipeline": {**PIPELINE, "before": "forecast", "after": ["forecast"]},
     }.items()
 }
 """A blueprint of each kind with the keys that are not in the specification."""

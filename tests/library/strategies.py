@@ -192,6 +192,12 @@ tool_lists = st.lists(
 )
 
 
+_hook_names = st.sampled_from(sorted(FUNCTIONS))
+_hook_lists = _hook_names | st.lists(_hook_names, min_size=1, max_size=3)
+hooks: dict[str, Any] = {"before": _hook_lists, "after": _hook_lists}
+"""Functions before and after the work of a component."""
+
+
 def agents(model: bool = True) -> st.SearchStrategy[Json]:
     """Agents that use their inputs; without `model`, their config may lack one."""
     config = (
@@ -201,7 +207,7 @@ def agents(model: bool = True) -> st.SearchStrategy[Json]:
     )
     return objects(
         {"name": names, "instructions": texts, "config": config},
-        {"type": st.just("Agent"), "tools": tool_lists, **additions},
+        {"type": st.just("Agent"), "tools": tool_lists, **hooks, **additions},
     ).map(_with_inputs_used)
 
 
@@ -348,7 +354,7 @@ _conductors = objects(
             {"model": model_names}, {"planning": st.booleans(), **in_config}
         ),
     },
-    additions,
+    {**hooks, **additions},
 )
 
 
@@ -361,7 +367,7 @@ def _pipelines(model: bool) -> st.SearchStrategy[Json]:
         {**required, "config": objects({"model": model_names})}
         if model
         else required,
-        additions,
+        {**hooks, **additions},
     )
 
 

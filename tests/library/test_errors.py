@@ -26,7 +26,12 @@ from podwright import (
     errors,
     load,
 )
-from podwright.components import ApprovalStep, ConditionStep, LoopStep
+from podwright.components import (
+    ApprovalStep,
+    ConditionStep,
+    FunctionStep,
+    LoopStep,
+)
 from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
@@ -48,7 +53,8 @@ CODES = """
     finish_reason_unknown model_response_invalid model_tool_call_invalid replay_mismatch remote_failed
     remote_unreachable remote_unavailable remote_timeout remote_rejected remote_response_invalid remote_paused
     remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid mcp_server_failed condition_failed
-    output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required approval_rejected run_cancelled
+    output_invalid model_retry refused loop_limit_reached loop_exhausted limit_exceeded approval_required
+    approval_rejected run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
 
@@ -68,6 +74,14 @@ def look(word: str) -> str:
     if word == "nothing":
         raise LookupError("no such word")
     return f"{word}: found"
+
+
+def refuse() -> None:
+    raise errors.Refusal("refused", "Not today.")
+
+
+def ask_again() -> None:
+    raise errors.ModelRetry("Again.")
 
 
 def scripted(*answers: Any, **options: Any) -> Agent:
@@ -246,6 +260,10 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.OutputError: lambda: scripted("not JSON", max_loops=1).run(
         "hello", response_model=Answer
     ),
+    errors.ModelRetry: lambda: Workflow("flow", [FunctionStep(ask_again)]).run(
+        "hello"
+    ),
+    errors.Refusal: lambda: scripted("yes", after=refuse).run("hello"),
     errors.LoopLimitError: lambda: scripted(CALL, max_loops=1).run("hello"),
     errors.LoopExhaustedError: lambda: Workflow("flow", [EXHAUSTED]).run(
         "hello"

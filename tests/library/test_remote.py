@@ -638,6 +638,35 @@ async def test_a_failed_remote_run_is_a_typed_error(
         )
 
 
+@pytest.mark.parametrize(
+    ("code", "detail", "expected"),
+    [
+        ("off_topic", "Only orders.", "off_topic"),
+        ("refused", "Only orders.", "refused"),
+        ("off_topic", " ", "off_topic"),
+        ("model_failed", "Down.", "model_failed"),
+        ("model_odd", "Odd.", "model_odd"),
+        ("Sk-Canary!", "Odd.", "remote_failed"),
+    ],
+)
+async def test_a_refusal_of_a_remote(
+    server: Upstream, code: str, detail: str, expected: str
+) -> None:
+    """It is one here too; a problem that no function could have made is a failure of the remote."""
+    document = problem(422, code, detail, refusal=detail)
+    server.answers(streamed(as_sse(EVENTS), sse("problem", document)))
+    with pytest.raises(PodwrightError) as caught:
+        await writer(server).arun("x")
+    error = caught.value
+    assert error.code == expected
+    is_refusal = detail == "Only orders."
+    assert isinstance(error, errors.Refusal) == is_refusal
+    assert isinstance(error, errors.RemoteError) != is_refusal
+    assert len(server.requests) == 1
+    if is_refusal:
+        assert error.message == "Only orders."
+
+
 async def test_the_size_is_limited(
     server: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

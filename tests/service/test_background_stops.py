@@ -44,6 +44,7 @@ from podwright import (
     WorkflowStep,
     tool,
 )
+from podwright.errors import ModelRetry
 from podwright.events import Event
 from podwright.folders.walks import models_of, remotes_in
 from podwright.messages.usage import Usage
@@ -150,6 +151,27 @@ async def note(context: RunContext) -> str:
 async def break_down() -> None:
     """Fail."""
     raise OSError
+
+
+@tool(idempotent=True)
+async def prepare(input: str) -> dict[str, str]:
+    """A value for instructions."""
+    return {"prepared": await effect(f"prepare {input}")}
+
+
+@tool(idempotent=True)
+async def judge(output: str, context: RunContext) -> dict[str, str]:
+    """Ask for another answer once."""
+    name = await effect(f"judge {output}")
+    context.state["judged"] = context.state.get("judged", 0) + 1
+    if context.state["judged"] == 1:
+        raise ModelRetry(name)
+    return {"judged": name}
+
+
+async def settle(output: str) -> dict[str, str]:
+    """Another answer."""
+    return {"output": await effect(f"settle {output}")}
 
 
 async def ask(question: str) -> str:
@@ -364,6 +386,21 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             event_manager=manager,
         ),
         Workflow(
+            "hooks",
+            [
+                Agent(
+                    "guarded",
+                    "Use {prepared}.",
+                    MODEL,
+                    tools=[look],
+                    before=prepare,
+                    after=[judge, settle],
+                ),
+                last,
+            ],
+            event_manager=manager,
+        ),
+        Workflow(
             "at the end", [AgentStep(payer, "pay")], event_manager=manager
         ),
     ]
@@ -376,6 +413,7 @@ KINDS = (
     "planner",
     "state",
     "desk",
+    "hooks",
     "at the end",
     pytest.param("data", marks=pytest.mark.servers),
     pytest.param("steps", marks=pytest.mark.servers),
@@ -643,7 +681,15 @@ def _effects(events: Any) -> Iterator[str]:
             data["type"] == "tool_call_finished" and data["kind"] != "conductor"
         ):
             # whose tools are runs
-            yield data["output"]
+            output = data["output"]
+            # a function before or after the work gives its effect a name
+            if isinstance(output, str):
+                yield output
+            else:
+                yield from output.values()
+        elif data["type"] == "tool_call_failed":
+            # "judge" asks for another answer by the name of its effect
+            yield from [data["report"]] * data["report"].startswith("judge")
 
 
 def ends(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:

@@ -66,6 +66,17 @@ def hidden():
         return query
     return Agent("hidden", "Help.", "offline/echo", tools=[inner])
 
+def count(input: str) -> dict[str, int]:
+    return {"length": size(input)}
+
+def shout(output: str) -> dict[str, str]:
+    return {"output": upper(output)}
+
+guarded = Agent(
+    "guarded", "{length} letters.", "offline/echo", tools=[search, count], before=[count], after=shout,
+)
+guarded_line = Pipeline("guarded_line", [guarded, fancy_agent], before=count, after=[shout])
+
 hidden_agent = hidden()
 print("imported")
 ''',
@@ -82,7 +93,11 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["helper", "fancy_agent", "team", "line", "flow", "sizes"]
+    "name",
+    [
+        *("helper", "fancy_agent", "team", "line", "flow", "sizes"),
+        *("guarded", "guarded_line"),
+    ],
 )
 def test_an_exported_component_is_the_same(
     shell: Shell, project: Path, name: str

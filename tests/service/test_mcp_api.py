@@ -28,6 +28,7 @@ from tests.service.support import (
 )
 
 from podwright import Agent, AgentStep, RunContext, Workflow
+from podwright.errors import Refusal
 from podwright.testing import (
     FunctionModel,
     ModelResponse,
@@ -171,6 +172,22 @@ async def test_a_refusal_in_words(serve: Serve, era: str) -> None:
     assert (result.is_error, problem["code"]) == (True, "model_refused")
     assert problem["refusal"] == "I will not say."
     assert result.structured_content is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_refusal_of_a_function(serve: Serve, era: str) -> None:
+    """It fails the call with its code and words, which are the function's own."""
+
+    def refuse() -> None:
+        raise Refusal("off_topic", "Only cities.")
+
+    agent = Agent("city", "Describe.", ScriptedModel(), before=refuse)
+    async with connected(serve(agent, mcp=True), era) as client:
+        await client.list_tools()
+        result = await client.call_tool("city", {"input": "Ulm"})
+    problem = json.loads(text_of(result))
+    assert (result.is_error, problem["code"]) == (True, "off_topic")
+    assert problem["refusal"] == "Only cities."
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -42,6 +42,7 @@ from podwright.errors import (
     ModelError,
     ModelUnavailableError,
     PodwrightError,
+    Refusal,
 )
 from podwright.models.retries import Retries
 from podwright.run.run import Task, execute
@@ -619,6 +620,26 @@ async def test_a_rejection_is_no_error(recorder: Recorder) -> None:
     for span in recorder.spans:
         assert span.status.status_code is StatusCode.UNSET
         assert "error.type" not in attributes(span)
+
+
+async def test_a_refusal_is_no_error_of_a_span(recorder: Recorder) -> None:
+    """The spans of the call, the run and the step have its code, and neither an error nor its words."""
+
+    def refuse() -> None:
+        raise Refusal("off_topic", "Only orders.")
+
+    clerk = Agent("clerk", "Help.", scripted(), before=refuse)
+    await recorder.run(Workflow("flow", [clerk]))
+    for name in ("execute_tool refuse", "invoke_agent clerk", "invoke_workflow flow"):  # fmt: skip
+        assert attributes(recorder.named(name))["podwright.refusal.code"] == "off_topic"  # fmt: skip
+    run = attributes(recorder.named("invoke_workflow flow"))
+    assert run["podwright.run.status"] == "refused"
+    step = attributes(recorder.named("step clerk"))
+    assert step["podwright.step.outcome"] == "refused"
+    for span in recorder.spans:
+        assert span.status.status_code is StatusCode.UNSET
+        assert "error.type" not in attributes(span)
+        assert "Only orders." not in span.to_json()
 
 
 async def test_an_exhausted_loop_is_seen_in_its_span(

@@ -781,7 +781,8 @@ class Refusal(RunError):
             raise ValueError(f"The code {short_repr(code)} is of Podwright")
         if not words.strip():
             raise ValueError(f"The refusal '{code}' needs words for the user")
-        super().__init__(words, code=code)
+        page = help_page(type(self).code)
+        super().__init__(words, code=code, help_url=page)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How to pickle it, for example for a pool of processes."""

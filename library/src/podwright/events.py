@@ -52,7 +52,7 @@ def is_rejection(error: Mapping[str, Any]) -> bool:
 
 def is_refusal(error: Mapping[str, Any]) -> bool:
     """Whether the `error` of an event is that a function has refused something; see `Refusal`."""
-    return "refusal" in error and error["code"] != ModelRefusedError.code
+    return "refusal" in error and error.get("code") != ModelRefusedError.code
 
 
 def is_pause(error: Mapping[str, Any]) -> bool:

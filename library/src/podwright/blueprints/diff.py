@@ -69,6 +69,8 @@ _MEMBER = "(?:/(?:skills|steps)/[^/]+)?"
 """The JSON pointer of a component or a member in a blueprint."""
 _SERVERS = re.compile(rf"{_MEMBER}/mcp")
 """The entries of MCP servers."""
+_HOOKS = re.compile(rf"{_MEMBER}/(?:before|after)")
+"""The functions before or after the work: a name, or a list of names."""
 _SERVER_TOOLS = re.compile(rf"{_MEMBER}/mcp/[^/]+/tools")
 """The tools of an MCP server: names, or objects with a name."""
 
@@ -113,6 +115,8 @@ def _comparison_of(of: Kinds) -> _Comparison:
         "tools": [],
         "mcp": [],
         "handoffs": [],
+        "before": [],
+        "after": [],
         "config": {},
         "limits": {},
     }
@@ -170,6 +174,7 @@ def _breaking_changes(part: str, of: Kinds) -> Rules:
         (rf"{part}/limits/[^/]+", ["added"]),
         # each tool, function, agent and condition must be supplied to rebuild the component
         (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
+        (rf"{_MEMBER}/(before|after)/[^/]+", ["added"]),
         # the operator has to name each server; tools of a server come with the lock
         (rf"{_MEMBER}/mcp/[^/]+", ["added"]),
         (
@@ -256,7 +261,12 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
         new: The value after.
         at: JSON pointer to the value.
     """
-    if _REQUIRED.fullmatch(at):
+    if _HOOKS.fullmatch(at):
+        old = _as_list(old)
+        new = _as_list(new)
+        before = {name: name for name in old}
+        after = {name: name for name in new}
+    elif _REQUIRED.fullmatch(at):
         before = _names(old)
         after = _names(new)
     elif _SERVER_TOOLS.fullmatch(at):
@@ -296,6 +306,8 @@ def _compare_entry(
     now = after.get(key, empty)
     is_in_both = key in before and key in after
     may_be_absent = empty is not None and type(was) is type(now)
+    if _HOOKS.fullmatch(at):
+        may_be_absent = True
     if is_in_both or may_be_absent:
         yield from _compare(was, now, at)
     elif key in before:
@@ -341,6 +353,13 @@ def _handoffs(value: Any) -> dict[Any, Any]:
     return {
         name: {"when": when} if when else {} for name, when in handoffs.items()
     }
+
+
+def _as_list(value: Any) -> list[Any]:
+    """The items of a list; a single value is one."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return [value]
 
 
 def _names(value: Any) -> dict[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.blueprints.members import handoffs_of
+from podwright.blueprints.named_parts import HOOKS, hook_names
 from podwright.blueprints.validation import kind_of, with_types
 from podwright.data.json_data import JsonMapping, as_array, as_object
 from podwright.data.text import truncate
@@ -118,9 +119,13 @@ class Flowchart:
         """Draw a pipeline."""
         begin = self.node("input", "stadium")
         ends = _only(begin)
+        for _, name in hook_names(blueprint, ["before"]):
+            ends = self.join(ends, self.node(name, "hexagon"))
         for member in blueprint["steps"]:
             agent = self.agent(member)
             ends = self.join(ends, agent)
+        for _, name in hook_names(blueprint, ["after"]):
+            ends = self.join(ends, self.node(name, "hexagon"))
         end = self.node("answer", "stadium")
         self.join(ends, end)
 
@@ -147,6 +152,10 @@ class Flowchart:
         for name, when in handoffs_of(blueprint).items():
             other = self.node(name, "subroutine")
             self.arrow(agent, other, when, line="==>")
+        for key in HOOKS:
+            for _, name in hook_names(blueprint, [key]):
+                function = self.node(name, "hexagon")
+                self.arrow(agent, function, label=key, line="-.->")
         return agent
 
     def steps(self, steps: Iterable[JsonMapping], ends: Ends) -> Ends:

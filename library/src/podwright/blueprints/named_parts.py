@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from podwright.blueprints.members import handoffs_of, members_of, parts_of
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.data.tool_names import TOOL_NAME
 from podwright.steps.registry import collect, walk_steps
 
+Hook = Literal["before", "after"]
+HOOKS: tuple[Hook, ...] = ("before", "after")
+"""The keys of the functions before and after the work of a component."""
 _REFERENCE_KEYS = {"type", "name", "version", "description", "conversation"}
 """The keys of a member that is nothing but a reference to an agent."""
 _OF_SERVER = re.compile(r"/mcp/\d+/tools$")
@@ -52,6 +56,11 @@ def names_in_condition(condition: object) -> Iterator[str]:
 
 
 def function_names(blueprint: JsonMapping) -> set[str]:
+    """The functions that a blueprint names: those of a workflow's steps, and those before and after the work."""
+    return {*step_function_names(blueprint), *_hook_names(blueprint)}
+
+
+def step_function_names(blueprint: JsonMapping) -> set[str]:
     """The functions that the steps of a workflow's blueprint call."""
     keys = collect(lambda kind: kind.function_keys)
     return {
@@ -60,6 +69,30 @@ def function_names(blueprint: JsonMapping) -> set[str]:
         for key in keys
         if isinstance(step.get(key), str)
     }
+
+
+def _hook_names(blueprint: JsonMapping) -> Iterator[str]:
+    for part in parts_of(blueprint).values():
+        for _, name in hook_names(part):
+            yield name
+
+
+def hook_names(
+    part: JsonMapping, keys: Iterable[Hook] = HOOKS
+) -> Iterator[tuple[str, str]]:
+    """Yield the functions before and after the work of one component, each with its JSON pointer.
+
+    Args:
+        part: The blueprint of an agent, a conductor or a pipeline, or a member, valid or not.
+        keys: Which of the two lists.
+    """
+    for key in keys:
+        names = part.get(key)
+        if isinstance(names, str):
+            yield f"/{key}", names
+        for number, name in enumerate(as_array(names)):
+            if isinstance(name, str):
+                yield f"/{key}/{number}", name
 
 
 def agent_names(blueprint: JsonMapping) -> list[str]:

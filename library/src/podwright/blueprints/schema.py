@@ -41,6 +41,7 @@ from podwright.schemas.validation_errors import PATTERNS
 from podwright.steps.blueprint_types import (
     ConditionRef,
     Described,
+    FunctionName,
     Limits,
     MCPFunction,
     Name,
@@ -86,6 +87,11 @@ Fallback = Annotated[list[ModelName], Field(max_length=8)]
 StopAt = Annotated[list[ToolName], Field(min_length=1, max_length=64)]
 MaxHandoffs = Annotated[int, Field(ge=1, le=32)]
 """Handoffs of one run; each is a run inside the one before."""
+HookNames = (
+    FunctionName
+    | Annotated[list[FunctionName], Field(min_length=1, max_length=16)]
+)
+"""Functions that are called in this order; a name stands for a list with it."""
 FallbackWait = Annotated[float, Field(ge=0)]
 """Seconds that a model may ask to wait before the next one is asked."""
 
@@ -237,7 +243,17 @@ Handoffs = Annotated[
 
 
 @with_config(CLOSED)
-class AgentBlueprint(Described, total=False):
+class Hooked(Described, total=False):
+    """The keys of components that work between functions."""
+
+    before: HookNames
+    """The functions before the work, which may change or refuse the input."""
+    after: HookNames
+    """The functions after the work, which may change or refuse the answer."""
+
+
+@with_config(CLOSED)
+class AgentBlueprint(Hooked, total=False):
     """An agent (spec §2.1)."""
 
     type: Literal["Agent"]
@@ -250,7 +266,7 @@ class AgentBlueprint(Described, total=False):
 
 
 @with_config(CLOSED)
-class MemberBlueprint(Described, total=False):
+class MemberBlueprint(Hooked, total=False):
     """An agent inside a conductor or a pipeline (spec §§2.3, 2.4).
 
     With nothing but `type` and `name` it stands for the agent of that name that the caller supplies.
@@ -274,7 +290,7 @@ class SkillBlueprint(MemberBlueprint, total=False):
 
 
 @with_config(CLOSED)
-class ConductorBlueprint(Described, total=False):
+class ConductorBlueprint(Hooked, total=False):
     """A conductor (spec §2.3)."""
 
     type: Required[Literal["Conductor"]]
@@ -294,7 +310,7 @@ class ConductorBlueprint(Described, total=False):
 
 
 @with_config(CLOSED)
-class PipelineBlueprint(Described, total=False):
+class PipelineBlueprint(Hooked, total=False):
     """A pipeline (spec §2.4)."""
 
     type: Required[Literal["Pipeline"]]

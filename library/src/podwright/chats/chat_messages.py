@@ -196,8 +196,9 @@ def filled_instructions(member: Component, values: JsonMapping) -> str:
     """
     if not isinstance(member, ModelComponent):
         return ""
-    if any(name not in values for name in member.inputs.required):
-        # its model gives them with the task
+    is_given_later = any(name not in values for name in member.inputs.required)
+    # by its model with the task, or by its functions before the work
+    if is_given_later or member.hooks("before"):
         return member.instructions
     where = f"The instructions of '{member.name}'"
     known = {INPUT: "", **member.inputs.defaults, **values}

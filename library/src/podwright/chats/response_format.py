@@ -95,6 +95,16 @@ class ResponseFormat:
             return await compute(self.parse, text)
         return self.parse(text)
 
+    async def convert(self, data: Any) -> Any:
+        """Return the value that JSON data stands for.
+
+        Raises:
+            ValueError: It does not fit the type.
+        """
+        if self._is_slow:
+            return await compute(self._validate, data)
+        return self._validate(data)
+
     def parse(self, text: str) -> Any:
         """The value in a model's answer; see `podwright.data.model_json` for how JSON is found in it.
 

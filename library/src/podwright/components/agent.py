@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.chats.chat import Chat
+from podwright.chats.hooks import Hooks
 from podwright.chats.transfers import active_agent
 from podwright.components.handoffs import (
     DEFAULT_MAX_HANDOFFS,
@@ -38,11 +39,19 @@ from podwright.run.component import (
 )
 from podwright.run.options import (
     AgentOptions,
+    named_map,
     parse_arguments,
     parse_with_overrides,
 )
 from podwright.run.run import Run, Task
-from podwright.tools.entries import attach, tools_by_name
+from podwright.tools.entries import (
+    HookFunctions,
+    attach,
+    attach_hooks,
+    functions_by_name,
+    to_hooks,
+    tools_by_name,
+)
 from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.agent_map import agent_map
 from podwright.workflows.template_names import name_problems
@@ -55,9 +64,11 @@ class Agent(ModelComponent):
         name: Its name; its output in a workflow is `<name>_output`.
         instructions: System instructions. `{name}` is filled from the named inputs of a run.
         model: `<provider>/<model_name>`, or a model object.
-        tools: Functions that the model may call; names, docstrings and type hints become their schemas.
+        tools: HookFunctions that the model may call; names, docstrings and type hints become their schemas.
         max_loops: Most model calls of one run.
         handoffs: The agents that may go on with the conversation, each as it is, by name, or as a `Handoff`.
+        before: Functions that are called before its work, with named values, which they may change or refuse.
+        after: Functions that are called with its answer, which they may change, refuse or have the model give again.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
 
     Raises:
@@ -77,15 +88,20 @@ class Agent(ModelComponent):
         max_loops: int = DEFAULT_MAX_LOOPS,
         *,
         handoffs: Sequence[Component | Handoff | str] = (),
+        before: HookFunctions = (),
+        after: HookFunctions = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
+        hooks = to_hooks(before, after, self._tools.values())
+        self._hook_functions = hooks.functions
         given = to_handoffs(handoffs)
         fields: JsonObject = {
             "name": name,
             "instructions": instructions,
             "config": {"model": model, "max_loops": max_loops},
             "tools": [tool.entry() for tool in self._tools.values()],
+            **hooks.names,
         }
         if given:
             fields["handoffs"] = handoff_entries(given)
@@ -126,9 +142,9 @@ class Agent(ModelComponent):
             tools: The functions behind its tools; those that it does not name are ignored.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
             **kwargs: `mcp`, the MCP servers by the names that it uses, `{"files": MCPServer("https://…/mcp")}`;
-                `agents`, the agents that it hands off to and those that these reach, by name, without which another
-                one that hands off to it has to know them; values that override the blueprint's, such as `model`,
-                `temperature` or `api_key`.
+                `functions`, those before and after its work, by name; `agents`, the agents that it hands off to and
+                those that these reach, by name, without which another one that hands off to it has to know them;
+                values that override the blueprint's, such as `model`, `temperature` or `api_key`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
@@ -136,10 +152,15 @@ class Agent(ModelComponent):
         """
         mcp = kwargs.pop("mcp", None)
         agents = kwargs.pop("agents", None)
+        functions = named_map(kwargs.pop("functions", None), "functions")
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
         entries = parsed.data.get("tools")
         attached, problems = attach(entries, tools_by_name(tools), "/tools")
         from_servers, more = attach_mcp(mcp_tools(parsed.data), mcp)
+        problems += more
+        hooks, more = attach_hooks(
+            parsed.data, functions_by_name(functions), attached
+        )
         problems += more
         problems += name_problems(parsed)
         if agents is not None:
@@ -149,6 +170,7 @@ class Agent(ModelComponent):
         self = cls._from_parsed(parsed, problems)
         self._tools = {**attached, **from_servers}
         self._set_agents(agent_map(agents))
+        self._hook_functions = hooks
         return self
 
     @classmethod
@@ -162,6 +184,7 @@ class Agent(ModelComponent):
             supplied.validate,
             agents=supplied.agents,
             mcp=supplied.mcp,
+            functions=supplied.functions,
             **supplied.with_model(options),
         )
 
@@ -171,13 +194,14 @@ class Agent(ModelComponent):
         return self._tools
 
     def own_tools(self) -> Mapping[str, Tool]:
-        """Its tools, by name."""
-        return self._tools
+        """Its tools, and the functions before and after its work, by name."""
+        return {**self._hook_functions, **self._tools}
 
     @property
     def tool_names(self) -> Sequence[str]:
         """The names by which its model calls its tools, and hands its conversation over."""
-        return [*self._tools, *transfer_tool_names(self.handoffs, self._tools)]
+        own = self.own_tools()
+        return [*own, *transfer_tool_names(self.handoffs, own)]
 
     @property
     def max_handoffs(self) -> int:
@@ -186,11 +210,12 @@ class Agent(ModelComponent):
 
     @property
     def streams_answer(self) -> bool:
-        """Whether the tokens of who answers are the answer; that of another one may be data, which is corrected."""
+        """Whether the tokens of who answers are the answer; that of another one may be corrected or changed."""
         if self.response_model is not None:
             return True
-        return all(
-            agent.response_schema is None for agent in self._reached.values()
+        return not any(
+            agent.response_schema is not None or agent.changes_answer
+            for agent in self._reached.values()
         )
 
     def members(self) -> Mapping[str, Component]:
@@ -203,9 +228,13 @@ class Agent(ModelComponent):
         Raises:
             ConfigurationError: An agent that may answer hands off to one that the run does not have.
         """
+        hooks = Hooks(run, self, task)
+        task = await hooks.begin()
         handover = task.handover
         if handover is None and self.handoffs:
             handover = begin(self, self._reached, self.max_handoffs)
+            if self.changes_answer:
+                handover = replace(handover, finish=hooks.finish)
             if task.response_model is None:
                 # an answer fits the schema of the agent that is asked, whoever gives it
                 task = replace(task, response_model=self.response_model)
@@ -216,7 +245,7 @@ class Agent(ModelComponent):
         if handover is not None:
             transfers = transfers_of(self, handover.team)
         tools = await prepare_tools(self._tools)
-        chat = Chat(run, self, task, transfers)
+        chat = Chat(run, self, task, hooks, transfers)
         value = await chat.answer(tools)
         if handover is None or chat.transferred_to is None:
             return value

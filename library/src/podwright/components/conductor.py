@@ -33,7 +33,7 @@ from podwright.models.fallback import mark_provider
 from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
-from podwright.tools.entries import tools_by_name
+from podwright.tools.entries import HookFunctions, to_hooks, tools_by_name
 from podwright.tools.function_tool import FunctionTool
 from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.template_names import name_problems
@@ -51,6 +51,8 @@ class Conductor(TeamComponent, ModelComponent):
         max_loops: Most model calls of its own in one run, after planning.
         tools: Functions that it may call itself, as an agent does.
         conversation: The names of skills that are given the conversation before their task.
+        before: Functions that are called before its work, with named values, which they may change or refuse.
+        after: Functions that are called with its answer, which they may change, refuse or have the model give again.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
 
     Raises:
@@ -70,9 +72,12 @@ class Conductor(TeamComponent, ModelComponent):
         *,
         tools: Sequence[Callable[..., Any]] = (),
         conversation: Collection[str] = (),
+        before: HookFunctions = (),
+        after: HookFunctions = (),
         **options: Unpack[AgentOptions],
     ) -> None:
         own_tools = tools_by_name(tools)
+        hooks = to_hooks(before, after, own_tools.values())
         fields: JsonObject = {
             "name": name,
             "instructions": instructions,
@@ -82,6 +87,7 @@ class Conductor(TeamComponent, ModelComponent):
                 "max_loops": max_loops,
                 "planning": planning,
             },
+            **hooks.names,
         }
         if own_tools:
             fields["tools"] = [tool.entry() for tool in own_tools.values()]
@@ -89,6 +95,7 @@ class Conductor(TeamComponent, ModelComponent):
         super().__init__(parsed, name_problems(parsed))
         self._set_members(skills)
         self._set_tools(own_tools)
+        self._hook_functions = hooks.functions
 
     def _set_members(self, members: Sequence[Component]) -> None:
         self._skills = _by_tool_name(members)
@@ -110,11 +117,11 @@ class Conductor(TeamComponent, ModelComponent):
     @property
     def tool_names(self) -> Sequence[str]:
         """The names by which its model calls its skills and its own tools, and revises its plan."""
-        return [*self._skills, REVISE_PLAN, *self._tools]
+        return [*self._skills, REVISE_PLAN, *self.own_tools()]
 
     def own_tools(self) -> Mapping[str, Tool]:
-        """Its tools, by name; its skills are members."""
-        return self._tools
+        """Its tools, and the functions before and after its work, by name; its skills are members."""
+        return {**self._hook_functions, **self._tools}
 
     @property
     def planning(self) -> bool:
@@ -127,8 +134,8 @@ class Conductor(TeamComponent, ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
-        chat = Chat(run, self, task)
-        values = inputs_of(task)
+        chat = await Chat.begin(run, self, task)
+        values = inputs_of(chat.task)
         # what came before, of unknown origin from this model as in a fallback, and what the user says now
         provider = self.model.name.partition("/")[0]
         talk = tuple(

@@ -32,6 +32,7 @@ from podwright.functions.run_context import (
     with_context,
 )
 from podwright.kinds import Kind
+from podwright.location import ToolCallId
 from podwright.messages.conversation import message_data, to_data
 from podwright.models.prices import pricing
 from podwright.run.component import PromptComponent
@@ -148,7 +149,8 @@ class FunctionAgent(PromptComponent):
             options={"idempotent": self._idempotent},
         )
         content = message_data(question)["content"]
-        answer = await call_recorded(run, tool, {"task": content}, run.path)
+        call_id = ToolCallId(run.path, number=0)
+        answer = await call_recorded(run, tool, {"task": content}, call_id)
         value = await _typed(answer, task.response_model, self.name)
         if not isinstance(value, str):
             run.data = to_json_data(value)

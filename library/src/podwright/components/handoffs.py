@@ -9,6 +9,8 @@ from typing import Any
 from podwright.blueprints.members import handoffs_of
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import inputs_of
+from podwright.chats.hooks import OUTPUT, read_changed
+from podwright.chats.response_format import response_format
 from podwright.chats.transfers import Transfers
 from podwright.data.json_data import (
     JsonMapping,
@@ -276,9 +278,17 @@ async def go_on(
         run.data = nested.data
         return value
     output = target.output(value, nested.data)
+    said = handover.turn or (task.parsed_input.message(),)
+    if handover.finish is not None:
+        conversation = (*task.messages, *said)
+        changed = await handover.finish(to_json_data(output), conversation)
+        answer_format = await response_format(task.response_model)
+        if OUTPUT in changed:
+            output = changed[OUTPUT]
+            if answer_format is not None:
+                output = await read_changed(output, answer_format, name)
     if not isinstance(output, str):
         run.data = to_json_data(output)
-    said = handover.turn or (task.parsed_input.message(),)
     answer = Message("assistant", to_text(output))
     run.messages = to_data((*task.messages, *said, answer))
     return output

@@ -13,6 +13,7 @@ from collections.abc import (
 from typing import TYPE_CHECKING, Any, Self
 
 from podwright.blueprints.mcp_tools import MCPToolName, mcp_tools
+from podwright.blueprints.named_parts import HOOKS
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.handoffs import handoff_problems
@@ -27,8 +28,17 @@ from podwright.kinds import TRAITS, Kind
 from podwright.mcp.attach import attach_mcp
 from podwright.models import Model
 from podwright.run.component import Component, PromptComponent, Supplied
-from podwright.run.options import ParsedBlueprint, parse_with_overrides
-from podwright.tools.entries import attach, tools_by_name
+from podwright.run.options import (
+    ParsedBlueprint,
+    named_map,
+    parse_with_overrides,
+)
+from podwright.tools.entries import (
+    attach,
+    attach_hooks,
+    functions_by_name,
+    tools_by_name,
+)
 from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.template_names import name_problems
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from podwright.mcp.entries import MCPSource
     from podwright.mcp.server import MCPServer
 
-_OWN_KEYS = ("instructions", "config", "tools", "mcp", "handoffs")
+_OWN_KEYS = ("instructions", "config", "tools", "mcp", "handoffs", *HOOKS)
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
 _FALLBACK_KEYS = ("fallback", "fallback_wait")
 
@@ -87,18 +97,23 @@ class TeamComponent(PromptComponent):
             tools: The functions behind its tools and those of its members.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
             agents: Components for the members that are only names.
-            **kwargs: `mcp`, the MCP servers by the names that it and its members use; values that override the
-                blueprint's, such as `name` or `model`.
+            **kwargs: `mcp`, the MCP servers by the names that it and its members use; `functions`, those before and
+                after its work and that of its members, by name; values that override the blueprint's, such as `name`
+                or `model`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
         mcp = kwargs.pop("mcp", None)
+        functions = functions_by_name(
+            named_map(kwargs.pop("functions", None), "functions")
+        )
         parsed, members = _parse_team(
             cls.kind,
             blueprint,
             tools,
+            functions=functions,
             validate=validate,
             agents=agents,
             mcp=mcp,
@@ -110,7 +125,10 @@ class TeamComponent(PromptComponent):
         from_servers, more = attach_mcp(_own_names(parsed), mcp)
         own_tools |= from_servers
         problems += more
+        hooks, more = attach_hooks(parsed.data, functions, own_tools)
+        problems += more
         self = cls._from_parsed(parsed, problems if validate else ())
+        self._hook_functions = hooks
         self._set_members(members)
         self._set_tools(own_tools)
         return self
@@ -126,6 +144,7 @@ class TeamComponent(PromptComponent):
             supplied.validate,
             agents=supplied.agents,
             mcp=supplied.mcp,
+            functions=supplied.functions,
             **supplied.with_model(options),
         )
 
@@ -142,6 +161,7 @@ def _parse_team(
     blueprint: object,
     tools: Sequence[Callable[..., Any]],
     *,
+    functions: Mapping[str, Tool],
     validate: bool,
     agents: object,
     mcp: Mapping[str, MCPServer] | MCPSource | None,
@@ -160,6 +180,7 @@ def _parse_team(
         model=parsed.model or config.get("model"),
         agents=agent_map(agents),
         tools=tools,
+        functions=functions,
         mcp=mcp,
         fallback=fallback,
         validate=validate,
@@ -170,6 +191,8 @@ def _parse_team(
     for number, entry in enumerate(entries):
         problems += team.problems(as_object(entry), f"/{key}/{number}")
     if validate:
+        _, more = attach_hooks(parsed.data, functions, {})
+        problems += more
         problems += name_problems(parsed)
     parsed.check(problems)
     members = [team.member(entry) for entry in entries]
@@ -183,6 +206,7 @@ class _Team:
         model: The model of members that name none: an object, or a name.
         agents: Components for entries that are only names.
         tools: The functions behind the tools of all members.
+        functions: The functions before and after the work of members, by name.
         mcp: The MCP servers, and the lock of their tools.
         fallback: The settings of fallback models of members that name no model.
         validate: Whether missing tools, and tools that no longer fit, are problems.
@@ -194,6 +218,7 @@ class _Team:
         agents: AgentMap,
         tools: Sequence[Callable[..., Any]],
         *,
+        functions: Mapping[str, Tool],
         mcp: Mapping[str, MCPServer] | MCPSource | None,
         fallback: JsonMapping,
         validate: bool,
@@ -203,7 +228,8 @@ class _Team:
         self._validate = validate
         self._fallback = fallback
         self._agents = agents
-        self._functions = tools
+        self._tool_functions = tools
+        self._functions = functions
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
 
     def problems(self, entry: JsonMapping, pointer: str) -> list[Problem]:
@@ -221,9 +247,11 @@ class _Team:
         problems = handoff_problems(entry, self._agents, pointer)
         if self._validate:
             tools = entry.get("tools")
-            _, missing = attach(tools, self._tools, f"{pointer}/tools")
+            attached, missing = attach(tools, self._tools, f"{pointer}/tools")
             problems += missing
             _, more = attach_mcp(mcp_tools(entry, pointer), self._mcp)
+            problems += more
+            _, more = attach_hooks(entry, self._functions, attached, pointer)
             problems += more
         config = as_object(entry.get("config"))
         if self._model is None and "model" not in config:
@@ -248,10 +276,11 @@ class _Team:
         whole.pop("conversation", None)
         return Agent.from_blueprint(
             whole,
-            self._functions,
+            self._tool_functions,
             self._validate,
             agents=self._agents,
             mcp=self._mcp,
+            functions=self._functions,
             **options,
         )
 

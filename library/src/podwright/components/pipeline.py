@@ -14,12 +14,15 @@ from podwright.chats.chat_messages import (
     inputs_of,
     one_turn,
 )
+from podwright.chats.hooks import OUTPUT, Hooks, read_changed
+from podwright.chats.response_format import response_format
 from podwright.components.members import TeamComponent, entries_of
-from podwright.data.json_data import to_text
+from podwright.data.json_data import to_json_data, to_text
 from podwright.kinds import Kind
 from podwright.run.component import Component
 from podwright.run.options import DescribedOptions, parse_arguments
 from podwright.run.run import Run, Task
+from podwright.tools.entries import HookFunctions, to_hooks
 from podwright.workflows.template_names import name_problems
 
 
@@ -30,6 +33,8 @@ class Pipeline(TeamComponent):
         name: Its name.
         steps: The agents, in order.
         model: The model for agents of its blueprint without a model of their own.
+        before: Functions that are called before its work, with named values, which they may change or refuse.
+        after: Functions that are called with its answer, which they may change or refuse.
         **options: `description` and `verbose`; see `DescribedOptions`.
 
     Raises:
@@ -43,17 +48,23 @@ class Pipeline(TeamComponent):
         name: str,
         steps: Sequence[Component],
         model: str | None = None,
+        *,
+        before: HookFunctions = (),
+        after: HookFunctions = (),
         **options: Unpack[DescribedOptions],
     ) -> None:
+        hooks = to_hooks(before, after)
         fields: Blueprint = {
             "name": name,
             "steps": entries_of(steps, "pipeline step"),
+            **hooks.names,
         }
         if model is not None:
             fields["config"] = {"model": model}
         parsed = parse_arguments("pipeline", fields, options)
         super().__init__(parsed, name_problems(parsed))
         self._set_members(steps)
+        self._hook_functions = hooks.functions
 
     def _set_members(self, members: Sequence[Component]) -> None:
         self._steps = list(members)
@@ -74,6 +85,8 @@ class Pipeline(TeamComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the agents one after the other; the last one gives the answer."""
+        hooks = Hooks(run, self, task)
+        task = await hooks.begin()
         value: Any = task.input
         values = inputs_of(task)
         for step in self._steps:
@@ -98,8 +111,34 @@ class Pipeline(TeamComponent):
             else:
                 run.data = step_run.data
                 run.finish_reason = step_run.finish_reason
+        if self.hooks("after"):
+            value = await self._finish(hooks, run, value, task)
         answer = to_text(self.output(value, run.data))
         run.messages = one_turn(
             task.messages, task.parsed_input.message(), answer
         )
         return value
+
+    async def _finish(
+        self, hooks: Hooks, run: Run, value: Any, task: Task
+    ) -> Any:
+        """Call the functions after the work, and return the answer, or another one that they gave.
+
+        Raises:
+            ToolError: It does not fit the type of the answers.
+        """
+        output = to_json_data(self.output(value, run.data))
+        changed = await hooks.finish(output, task.messages)
+        if OUTPUT not in changed:
+            return value
+        response_model = task.response_model or self.response_schema
+        answer_format = await response_format(response_model)
+        new_value = changed[OUTPUT]
+        # nobody has said of which type data is that has no schema
+        if answer_format is not None or isinstance(output, str):
+            new_value = await read_changed(new_value, answer_format, self.name)
+        run.data = None
+        if not isinstance(new_value, str):
+            run.data = to_json_data(new_value)
+        run.finish_reason = "stop"
+        return new_value

@@ -246,9 +246,11 @@ class RunContext:
     """When the call has to end, in UTC: by the tightest time limit of the run, or by the `timeout` of the tool; None
     without either."""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The named inputs of a `FunctionAgent`'s run; empty for other functions."""
+    """The named inputs of a `FunctionAgent`'s run, or all values that functions in `before` and `after` may take; empty
+    for other functions."""
     messages: Sequence[Mapping[str, Any]] = ()
-    """The earlier turns of the conversation that a `FunctionAgent` is given; empty for other functions."""
+    """The earlier turns of the conversation, for a `FunctionAgent` and functions in `before`; for those in `after`, all
+    messages before the answer. Empty for other functions."""
     state: dict[str, Any] = field(default_factory=dict[str, Any])
     """JSON data that all functions of the outermost run share, nested runs included: what a function puts in or takes
     out is recorded at the end of the call, and is there when the run goes on after a stop."""

@@ -71,6 +71,13 @@ class CallRecord:
         self._last_answer = None
         return last
 
+    def drop_hooks(self, last: LastAnswer) -> None:
+        """Forget what functions after the work said of an answer that the model is asked for again."""
+        for call_id, event in list(self.tool_calls.items()):
+            is_later = call_id.number >= last.first_tool_call
+            if is_later and not event.call_id:
+                del self.tool_calls[call_id]
+
     def report_wrong_calls(self, last: LastAnswer) -> bool:
         """Report to the model the wrong calls of an answer, for which the run failed.
 

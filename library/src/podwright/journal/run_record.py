@@ -174,6 +174,7 @@ class RunRecord:
             # what its other calls did stays done, and so do the decisions on them
             return
         # the new attempt asks the model again; the usage still counts
+        self.calls.drop_hooks(last)
         answer = self.calls.answers.pop(last.call_number)
         self.discarded += answer.response.usage.as_call(answer.model)
 

@@ -103,7 +103,10 @@ class RemoteConnection(ServiceConnection):
                 error.paused_context = as_object(problem.get("context"))
                 error.paused_path = as_array(problem.get("resume_path"))
             case code:
-                error = self._failed_run_error(code, problem)
+                # a refusal is no failure of the remote
+                error = _refusal_in(problem) or self._failed_run_error(
+                    code, problem
+                )
         error.component = _text(problem, "component") or None
         return error
 
@@ -148,10 +151,15 @@ def _text(problem: JsonMapping, key: str) -> str:
     return truncate(text_of(problem, key), _MAX_TEXT)
 
 
-def _is_own(code: str) -> bool:
-    """Whether a code is one that functions may give to a refusal."""
-    is_known = code in errors.CODES and code != errors.Refusal.code
-    return _CODE.fullmatch(code) is not None and not is_known
+def _refusal_in(problem: JsonMapping) -> errors.Refusal | None:
+    """Return the refusal of a function there; None if it is something else."""
+    if "refusal" not in problem:
+        return None
+    try:
+        return errors.Refusal(_text(problem, "code"), _text(problem, "detail"))
+    except ValueError:
+        # of a model, or of no service of Podwright
+        return None
 
 
 def _code_of(problem: JsonMapping) -> str | None:

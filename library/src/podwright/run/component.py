@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -26,6 +27,7 @@ from typing import (
 
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.blueprints.members import handoffs_of
+from podwright.blueprints.named_parts import Hook, hook_names
 from podwright.conditions import Conditions
 from podwright.data.json_data import (
     JsonMapping,
@@ -38,6 +40,7 @@ from podwright.data.json_data import (
 from podwright.data.names import INPUT
 from podwright.errors import (
     DECISION,
+    ConfigurationError,
     InputError,
     Problem,
     RunCancelledError,
@@ -153,8 +156,8 @@ class Component(ABC):
     """The key of its entry in `podwright.kinds.TRAITS`."""
     body_keys: ClassVar[frozenset[str]] = frozenset()
     """The keys of a `TaskBody` that its runs take besides `input` and `messages`."""
-    tools_file: ClassVar[Literal["tools", "functions"]] = "tools"
-    """The module of a component folder that defines `own_tools`."""
+    _hook_functions: Mapping[str, Tool] = MappingProxyType({})
+    """The functions before and after its work, by name."""
     is_remote: ClassVar[bool] = False
     """Whether it runs in another container."""
 
@@ -248,9 +251,43 @@ class Component(ABC):
         """The names of the agents that its model may hand the conversation over to, each with when."""
         return handoffs_of(self._blueprint)
 
+    def hooks(self, key: Hook) -> list[Tool]:
+        """Return the functions before or after its work, in the order of their calls.
+
+        Raises:
+            ConfigurationError: One was not given.
+        """
+        names = [name for _, name in hook_names(self._blueprint, [key])]
+        for name in names:
+            if name not in self._hook_functions:
+                raise ConfigurationError(
+                    f"'{self.name}' needs the function '{name}', which was not given."
+                )
+        return [self._hook_functions[name] for name in names]
+
+    @property
+    def hook_parameters(self) -> Collection[str]:
+        """The names of the values that the functions before and after its work take."""
+        functions = self._hook_functions.values()
+        return {name for each in functions for name in each.parameters}
+
     def own_tools(self) -> Mapping[str, Tool]:
-        """Its tools without those of its members, by name."""
-        return {}
+        """Its tools, and the functions before and after its work, without those of its members, by name."""
+        return self._hook_functions
+
+    def file_of(self, tool: str) -> Literal["tools", "functions"]:
+        """The module of a component folder that defines one of `own_tools`."""
+        entries = self._blueprint.get("tools", ())
+        is_tool = any(entry["name"] == tool for entry in entries)
+        # a function that tools.py has is found there, too
+        if tool in self._hook_functions and not is_tool:
+            return "functions"
+        return "tools"
+
+    @property
+    def changes_answer(self) -> bool:
+        """Whether functions after its work may change what its model or its last member has answered."""
+        return "after" in self._blueprint
 
     @property
     def tool_names(self) -> Collection[str]:
@@ -278,6 +315,8 @@ class Component(ABC):
         No run of such a part is repeated, and nothing that runs after it gives another answer. It is the component
         itself if that answers itself.
         """
+        if self.changes_answer:
+            return
         if self.answering_step is None:
             yield (), self
             return

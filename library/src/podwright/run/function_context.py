@@ -64,6 +64,7 @@ async def make_context(run: Run, is_over: Callable[[], bool]) -> RunContext:
         _is_cancelled=lambda: is_over() or run.is_closed,
         _report_usage=_Reports(run, call, log).add,
         _report=_Progress(run, call, is_over).report,
+        **run.context_fields,
     )
 
 

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from podwright import events
 from podwright.errors import (
@@ -49,6 +49,19 @@ if TYPE_CHECKING:
     from podwright.run.component import Component
 
 
+class Finish(Protocol):
+    """Calls functions after the work; see `podwright.chats.hooks.Hooks.finish`."""
+
+    async def __call__(
+        self,
+        output: Any,
+        messages: Sequence[Message] = (),
+        *,
+        may_retry: bool = False,
+    ) -> Mapping[str, Any]:
+        """Return what they change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handover:
     """A conversation with which one of several agents goes on; see `podwright.components.handoffs`."""
@@ -61,6 +74,8 @@ class Handover:
     """Handoffs so far."""
     turn: tuple[Message, ...] = ()
     """The messages of the turn so far; none if the turn begins with the input."""
+    finish: Finish | None = None
+    """What calls the functions after the work of the agent that the run began with; None if it has none."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,8 @@ class Run(RunEvents):
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
         self.is_closed = False
         """Whether it has ended or is being stopped."""
+        self.context_fields: Mapping[str, Any] = {}
+        """Further fields of the context that its functions are given now."""
         self.nested_tasks = NestedTasks()
         """Tasks of nested runs that its tools started."""
         self._sibling_key = sibling_key

@@ -161,7 +161,7 @@ class AgentStep(Step):
                     suggestion=did_you_mean(key, declared),
                 )
                 check.findings.problems.append(problem)
-        check.template(
+        check.inside(agent).template(
             agent.get("instructions", ""),
             f"{pointer}/agent",
             {**known, **declared, **dict.fromkeys(named)},

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 from podwright.blueprints.members import parts_of
+from podwright.blueprints.named_parts import HOOKS, hook_names
 from podwright.blueprints.schema import ToolOptions
 from podwright.data.json_data import (
     JsonMapping,
+    JsonObject,
     as_array,
     as_object,
     copy_json,
@@ -58,6 +60,120 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
             )
         tools[tool.name] = tool
     return tools
+
+
+HookFunctions = Callable[..., Any] | Sequence[Callable[..., Any]]
+"""HookFunctions that a component calls in their order, or one of them."""
+
+
+class NamedHooks(NamedTuple):
+    """The functions before and after the work of a component."""
+
+    names: JsonObject
+    """Their names, as the keys of its blueprint."""
+    functions: dict[str, Tool]
+
+
+def to_hooks(
+    before: HookFunctions, after: HookFunctions, tools: Iterable[Tool] = ()
+) -> NamedHooks:
+    """Name the functions before and after the work of a component, as a caller gives them.
+
+    Args:
+        before: Those before the work.
+        after: Those after the work.
+        tools: The tools of the component.
+
+    Raises:
+        ToolDefinitionError: One cannot be called with JSON data, or two that differ, or one and a tool, have one name.
+    """
+    names: JsonObject = {}
+    functions: list[Callable[..., Any]] = []
+    for key, given in zip(HOOKS, (before, after), strict=True):
+        if callable(given):
+            names[key] = to_tool(given).name
+            functions.append(given)
+        elif given:
+            names[key] = [to_tool(function).name for function in given]
+            functions += given
+    tools_by_name([*tools, *functions])
+    return NamedHooks(names, tools_by_name(functions))
+
+
+def functions_by_name(
+    functions: Mapping[str, Callable[..., Any]],
+) -> Mapping[str, Tool]:
+    """Return the functions that a caller gives as tools, by the names that blueprints use.
+
+    Raises:
+        ToolDefinitionError: One cannot be called with JSON data.
+    """
+    return {
+        name: to_tool(function).renamed(name)
+        for name, function in functions.items()
+    }
+
+
+def attach_hooks(
+    part: JsonMapping,
+    functions: Mapping[str, Tool],
+    tools: Mapping[str, Tool],
+    at: str = "",
+) -> tuple[dict[str, Tool], list[Problem]]:
+    """Match the functions before and after the work of a component with those that a caller supplies.
+
+    Args:
+        part: The blueprint of the component; malformed names are skipped.
+        functions: The functions, by name.
+        tools: The tools of the component, by name.
+        at: The JSON pointer of the part.
+
+    Returns:
+        The functions by name, and the problems: those that are missing, need a person's approval, or have the name of a
+        tool that is another function.
+    """
+    attached: dict[str, Tool] = {}
+    problems: list[Problem] = []
+    for pointer, name in hook_names(part):
+        function = functions.get(name)
+        if function is None:
+            problem = missing_function(name, functions, at + pointer)
+            problems.append(problem)
+            continue
+        attached[name] = function
+        if function.may_need_approval:
+            problem = Problem(
+                at + pointer,
+                detail=f"The calls of the function '{name}' need approval, for which nobody is asked here.",
+                suggestion="Let the model call it as a tool.",
+            )
+            problems.append(problem)
+        if not tools.get(name, function).is_same_as(function):
+            problem = Problem(
+                at + pointer,
+                detail=f"A tool of the component is called '{name}', too.",
+                suggestion="Rename one of them.",
+            )
+            problems.append(problem)
+    return attached, problems
+
+
+def missing_function(
+    name: str, functions: Iterable[str], pointer: str
+) -> Problem:
+    """Return the problem of a function that a blueprint names and nobody supplies.
+
+    Args:
+        name: Its name.
+        functions: The names of those that are supplied.
+        pointer: Where it is named.
+    """
+    hint = did_you_mean(
+        name,
+        functions,
+        otherwise=f"Define it in functions.py, or pass it in functions={{'{name}': …}}.",
+    )
+    return Problem(pointer, f"Missing function '{name}'.", hint)
 
 
 def attach(

@@ -12,6 +12,7 @@ from podwright.blueprints.validation import Blueprint
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
+    as_object,
     copy_json,
     describe_value,
     json_pointer,
@@ -166,6 +167,12 @@ class Tool(ABC):
     def name(self) -> str:
         """The name that the model uses."""
         return self.schema["function"]["name"]
+
+    @property
+    def parameters(self) -> JsonMapping:
+        """The schemas of its parameters by name."""
+        parameters = self.schema["function"]["parameters"]
+        return as_object(parameters.get("properties"))
 
     @property
     def idempotent(self) -> bool:

@@ -20,6 +20,7 @@ from podwright.errors import (
     ResumePathError,
 )
 from podwright.events import ConditionChecked, Event
+from podwright.location import ToolCallId
 from podwright.messages.approvals import ApprovalId, Decision, Question
 from podwright.messages.messages import Message
 from podwright.messages.shared_state import SharedState, StateChange
@@ -266,7 +267,8 @@ class StepRunner:
         self, function: Tool, arguments: JsonObject, path: Path
     ) -> Any:
         """Call a function once for the step at a position, and return its result."""
-        return await call_recorded(self._run, function, arguments, path=path)
+        call_id = ToolCallId(path, number=0)
+        return await call_recorded(self._run, function, arguments, call_id)
 
     async def run_workflow(self, workflow: Workflow, frame: StepFrame) -> None:
         """Run a nested workflow on the context of a frame."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podwright import conditions
@@ -160,14 +160,21 @@ class NameCheck:
     rewritten: set[str] = field(default_factory=set[str])
     """The names that steps write with different schemas."""
 
+    def inside(self, part: JsonMapping) -> NameCheck:
+        """Return the check of the templates of an agent or a team, whose functions before the work may add any name."""
+        if "before" in part:
+            return replace(self, is_closed=False)
+        return self
+
     # --- Conductors, pipelines and agents -----------------------------------------------------------------------------
 
     def check_team(self, blueprint: JsonMapping, known: Known) -> None:
         """Check the instructions of a blueprint and of its members, which are filled from the inputs of the run."""
         instructions = blueprint.get("instructions", "")
-        self.template(instructions, "/instructions", known)
+        check = self.inside(blueprint)
+        check.template(instructions, "/instructions", known)
         for pointer, member in members_of(blueprint):
-            self.template(
+            check.inside(member).template(
                 member.get("instructions", ""),
                 f"{pointer}/instructions",
                 {**known, **_inputs_of(member)},

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 from typing_extensions import Unpack
 
 from podwright.blueprints import walk_steps
-from podwright.blueprints.named_parts import function_names
+from podwright.blueprints.named_parts import step_function_names
 from podwright.blueprints.validation import Blueprint
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
@@ -30,7 +30,7 @@ from podwright.data.json_data import (
     to_text,
 )
 from podwright.data.names import INPUT
-from podwright.data.text import did_you_mean, truncate
+from podwright.data.text import truncate
 from podwright.errors import DECISION, ContextError, InputError, Problem
 from podwright.events import Event, EventManager
 from podwright.journal.kept import KEPT, Kept
@@ -72,6 +72,7 @@ from podwright.steps.base import (
 )
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
+from podwright.tools.entries import missing_function
 from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.frames import DECISIONS, Decided, Scope, SequenceFrame
@@ -120,7 +121,6 @@ class Workflow(Component):
     body_keys: ClassVar[frozenset[str]] = frozenset(
         {"start_step", "resume_path"}
     )
-    tools_file: ClassVar[Literal["tools", "functions"]] = "functions"
     retries: Retries = Retries()
     """The waits between the attempts of a try step, which says how many they are. Set on the class."""
 
@@ -243,12 +243,16 @@ class Workflow(Component):
         """The tools of MCP servers that its steps call."""
         return self._references.mcp_functions.values()
 
+    def file_of(self, tool: str) -> Literal["tools", "functions"]:
+        """See `Component.file_of`."""
+        return "functions"
+
     def own_tools(self) -> Mapping[str, Tool]:
         """The functions that the function steps of its blueprint call, by name.
 
         A tool of an MCP server that has the name of another one has that of its server before it.
         """
-        called = function_names(self._blueprint)
+        called = step_function_names(self._blueprint)
         functions: dict[str, Tool] = {
             name: tool
             for name, tool in self.functions.items()
@@ -656,13 +660,8 @@ def _function_problems(
 ) -> Iterator[Problem]:
     tool = references.functions.get(function)
     if tool is None:
-        hint = did_you_mean(
-            function,
-            references.functions,
-            otherwise=f"Define it in functions.py, or pass it in functions={{'{function}': …}}.",
-        )
-        yield Problem(
-            f"{pointer}/function", f"Missing function '{function}'.", hint
+        yield missing_function(
+            function, references.functions, f"{pointer}/function"
         )
         return
     if tool.may_need_approval:

@@ -57,7 +57,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _HEADING = '"""Written by `podwright export`: {what}."""'
 _FILES = {
     "tools": ("tools.py", "the functions of the tools"),
-    "functions": ("functions.py", "the functions of the steps"),
+    "functions": ("functions.py", "the functions of steps and of components"),
     "conditions": ("conditions.py", "the conditions of the workflow"),
     "agents": ("agents.py", "the agents in Python"),
 }
@@ -330,7 +330,7 @@ def _add_code(
             plan.lock(tool)
             continue
         found = named(tool.definition, f"The function '{name}'", beside=beside)
-        plan.supply(component.tools_file, name, found)
+        plan.supply(component.file_of(name), name, found)
 
 
 def _share_code(plan: _Plan, place: str) -> None:

@@ -10,7 +10,11 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from podwright.blueprints.members import handoffs_of
-from podwright.blueprints.named_parts import handoff_names, member_names
+from podwright.blueprints.named_parts import (
+    handoff_names,
+    hook_names,
+    member_names,
+)
 from podwright.components.handoffs import DEFAULT_MAX_HANDOFFS
 from podwright.data.json_data import (
     as_array,
@@ -306,6 +310,8 @@ class Inspection:
         if key in self._step_keys:
             for name in self._function_keys:
                 self._check_function(value.get(name), f"{pointer}/{name}")
+        for place, name in hook_names(value):
+            self._check_function(name, pointer + place)
 
     def _check_model(self, model: object, pointer: str) -> None:
         if isinstance(model, str) and model not in self._models:

@@ -362,7 +362,7 @@ def _result(event: End) -> Attributes:
         case events.ModelCallFailed() if event.usage.total_tokens:
             return {**_tokens(event.usage), **_cost(event.usage)}
         case events.ToolCallFailed(is_refusal=True):
-            return {semconv.REFUSAL: event.error["code"]}
+            return {semconv.REFUSAL: str(event.error.get("code", ""))}
         case _:
             return {}
 
@@ -383,7 +383,7 @@ def _run_result(event: events.RunEnded) -> Attributes:
         attributes[semconv.RUN_KNOWN_COST] = usage.known_cost
         attributes[semconv.UNPRICED_CALLS] = usage.unpriced_model_calls
     if isinstance(event, events.RunFailed) and event.is_refusal:
-        attributes[semconv.REFUSAL] = event.error["code"]
+        attributes[semconv.REFUSAL] = str(event.error.get("code", ""))
     return attributes
 
 

@@ -255,6 +255,7 @@ class OpenAIRequest(Options, ABC):
         }
         for part in walk(component):
             used.update(part.inputs.schemas)
+            used.update(part.hook_parameters)
         return {name: given[name] for name in given if name in used}
 
     def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
