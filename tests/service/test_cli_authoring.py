@@ -1007,6 +1007,8 @@ def test_a_type_that_is_missing(shell: Shell, shop: Path) -> None:
     (shop / "schemas.py").write_text("import nothing_of_that_name\n")
     done = shell("sync", "shop")
     assert (done.returncode, "requirements.txt" in done.stderr) == (1, True)
+
+
 CIRCLE = """
 from podwright import Agent, Conductor, Handoff
 

@@ -431,6 +431,7 @@ def contexts() -> Iterator[dict[str, Any]]:
         "_decisions",
         "_edits",
         "_messages",
+        "_turn",
         "_state",
         "_x",
         "_",

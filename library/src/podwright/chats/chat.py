@@ -184,14 +184,15 @@ class Chat:
             answer = response.message()
             if response.tool_calls:
                 problem = None
-                calls = response.tool_calls
-                results = await self._transfers.call_all(tool_caller, calls)
+                results = await self._transfers.call_all(
+                    tool_caller, response.tool_calls
+                )
                 messages.turn += [answer, *(each.message for each in results)]
                 if choice != "none":
                     choice = None
                 if self.transferred_to is not None:
                     return response, None
-                final = _final_result(component, calls, results)
+                final = _final_result(component, response.tool_calls, results)
                 if final is None:
                     continue
                 response = replace(
@@ -204,10 +205,12 @@ class Chat:
             except _AnswerError as error:
                 problem = error
                 misfits += 1
-                limit = component.max_corrections
-                if misfits > limit:
+                if misfits > component.max_corrections:
                     raise _output_error(
-                        run, "max_corrections", limit, problem
+                        run,
+                        "max_corrections",
+                        component.max_corrections,
+                        problem,
                     ) from error.__cause__
                 messages.add_asides(answer, error.correction)
                 # a model that answers at once must not block the event loop for other runs

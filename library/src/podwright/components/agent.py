@@ -64,7 +64,7 @@ class Agent(ModelComponent):
         name: Its name; its output in a workflow is `<name>_output`.
         instructions: System instructions. `{name}` is filled from the named inputs of a run.
         model: `<provider>/<model_name>`, or a model object.
-        tools: HookFunctions that the model may call; names, docstrings and type hints become their schemas.
+        tools: Functions that the model may call; names, docstrings and type hints become their schemas.
         max_loops: Most model calls of one run.
         handoffs: The agents that may go on with the conversation, each as it is, by name, or as a `Handoff`.
         before: Functions that are called before its work, with named values, which they may change or refuse.

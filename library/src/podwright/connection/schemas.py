@@ -159,8 +159,8 @@ class BackgroundRun(RunFacts):
     result: JsonValue = None
     """Of a run that succeeded: the response of `/run`; with `?data=true` that of `/run?data=true`."""
     messages: list[Object] | None = None
-    """Of a run that succeeded: the conversation, with its turn, for the `messages` of the next run; null of a run that a
-    service of an earlier release has performed."""
+    """Of a run that succeeded: the conversation, with its turn, for the `messages` of the next run; null of a run that
+    a service of an earlier release has performed."""
     problem: Object | None = None
     """Of a run that failed, was cancelled or interrupted: the problem."""
     approval: Approval | None = None

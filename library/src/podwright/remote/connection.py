@@ -87,9 +87,6 @@ class RemoteConnection(ServiceConnection):
                     f"{self.who}: {detail}",
                     refusal=str(problem.get("refusal") or ""),
                 )
-            case code if "refusal" in problem and _is_own(code):
-                # no failure of the remote, either
-                error = errors.Refusal(code, detail)
             case errors.ContentUnsupportedError.code:
                 # no failure of the remote, either
                 error = errors.ContentUnsupportedError(f"{self.who}: {detail}")

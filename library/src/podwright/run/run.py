@@ -60,6 +60,7 @@ class Finish(Protocol):
         may_retry: bool = False,
     ) -> Mapping[str, Any]:
         """Return what they change."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

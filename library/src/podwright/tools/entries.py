@@ -63,7 +63,7 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
 
 
 HookFunctions = Callable[..., Any] | Sequence[Callable[..., Any]]
-"""HookFunctions that a component calls in their order, or one of them."""
+"""Functions that a component calls in their order, or one of them."""
 
 
 class NamedHooks(NamedTuple):

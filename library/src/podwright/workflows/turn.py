@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from podwright.data.finish_reasons import FINISH_REASONS
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import MessagesError
-from podwright.messages.conversation import Conversation, to_data
+from podwright.messages.conversation import parse_messages, to_data
 from podwright.messages.messages import Message
-from podwright.schemas.validation_errors import to_problems
 
 TURN = "_turn"
 """Name in the context, and in what a part has written, under which the turn of the last output is kept."""
@@ -24,13 +23,10 @@ class Turn(TypedDict):
     """The name of the output."""
     text: str
     """The output as it was written, as text: a person may change it later."""
-    messages: Conversation
+    messages: list[JsonObject]
     """Tool calls, their results, and the answer; empty if the agent was not given the conversation."""
     finish_reason: str
     """See `ExecutionResult.finish_reason`."""
-
-
-_TURN: TypeAdapter[Any] = TypeAdapter(Turn)
 
 
 class AgentAnswer(NamedTuple):
@@ -44,19 +40,20 @@ class AgentAnswer(NamedTuple):
     """See `ExecutionResult.finish_reason`."""
 
 
-def check_turn(data: object) -> None:
-    """Check the turn in the context of a stopped workflow, which its caller may have changed.
+def check_turn(context: JsonMapping) -> None:
+    """Check the turn in the context of a stopped workflow, if it has one: its caller may have changed it.
 
     Raises:
-        MessagesError: It is invalid; with everything that is wrong.
+        MessagesError: It is invalid.
     """
-    try:
-        _TURN.validate_python(data)
-    except ValidationError as error:
-        problems = to_problems(error.errors(include_url=False), data)
-        raise MessagesError(
-            f"The context has an invalid '{TURN}'.", problems=problems
-        ) from None
+    if TURN not in context:
+        return
+    turn = as_object(context[TURN])
+    parse_messages(turn.get("messages"))
+    texts = (turn.get("output"), turn.get("text"))
+    are_texts = all(isinstance(text, str) for text in texts)
+    if not are_texts or turn.get("finish_reason") not in FINISH_REASONS:
+        raise MessagesError(f"The context has an invalid '{TURN}'.")
 
 
 def answer_of(context: JsonMapping, name: str, text: str) -> AgentAnswer:

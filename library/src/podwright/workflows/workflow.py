@@ -431,8 +431,7 @@ class Workflow(Component):
         if KEPT in named:
             kept = Kept.from_dict(named.pop(KEPT))
         earlier = parse_messages(named.get(MESSAGES, ()))
-        if TURN in named:
-            check_turn(named[TURN])
+        check_turn(named)
         decision = Decision()
         if DECISION in named:
             decision = Decision.from_dict(named.pop(DECISION))
