@@ -197,7 +197,7 @@ def test_what_is_not_known(step: Json, words: list[str]) -> None:
 
 @pytest.mark.parametrize("data", [None, 5, [], "x", {}, [5], [{"agent": 5}]])
 @pytest.mark.parametrize("key", ["steps", "skills"])
-@pytest.mark.parametrize("kind", [None, "Conductor", "Pipeline", 7])
+@pytest.mark.parametrize("kind", [None, "Conductor", "Pipeline", 7, [], {}])
 def test_anything_is_refused_or_known(kind: Any, key: str, data: Any) -> None:
     """Data of any form at the places of steps and members is a problem, and no error of another kind."""
     blueprint = {"name": "x", "type": kind, key: data}

@@ -183,7 +183,7 @@ def with_types(blueprint: JsonMapping) -> Blueprint:
         blueprint: A blueprint of any kind, valid or not, as JSON data.
     """
     current = copy_json(dict(blueprint))
-    teams = {kind.capitalize() for kind in TRAITS if TRAITS[kind].member_key}
+    teams = [kind.capitalize() for kind in TRAITS if TRAITS[kind].member_key]
     if current.get("type") not in teams:
         for _, step in walk_steps(current.get("steps")):
             fill_type_in(step)
