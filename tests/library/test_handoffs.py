@@ -33,6 +33,8 @@ from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
     LoopLimitError,
+    ModelRetry,
+    Refusal,
 )
 from podwright.events import Event, adapter
 from podwright.folders.folder import Folder
@@ -744,3 +746,93 @@ def test_what_a_folder_with_circles_needs_from_outside(tmp_path: Path) -> None:
     folder = Folder(files(tmp_path / "image", contents))
     outside = list(folder.outside_agents(folder.blueprint()))
     assert [source.name for source in outside] == ["far"]
+
+
+# --- Functions before and after the work ------------------------------------------------------------------------------
+
+
+def guarded(calls: list[str]) -> Agent:
+    """The desk, whose first agent has functions around its work, which note their calls."""
+
+    def guard(input: str) -> dict[str, str]:
+        calls.append(f"before {input}")
+        if "poem" in input:
+            raise Refusal("off_topic", "No poems.")
+        return {"input": input.replace("please ", "")}
+
+    def sign(output: str) -> dict[str, str]:
+        calls.append(f"after {output}")
+        return {"output": f"{output}, signed"}
+
+    return desk(before=guard, after=sign)
+
+
+def test_functions_of_the_agent_that_is_asked_see_each_turn() -> None:
+    """Whoever answers, and also if the conversation says that another agent is active: nobody gets round a guard."""
+    calls: list[str] = []
+    agent = guarded(calls)
+    first = agent.run("please billing", trace=True)
+    assert first.value == "billing answers, signed"
+    assert first.messages[0]["content"] == "billing"
+    assert first.messages[-1]["content"] == "billing answers, signed"
+    assert calls == ["before please billing", "after billing answers"]
+    calls.clear()
+    second = agent.run("faq", trace=True, messages=first.messages)
+    assert second.value == "faq answers, signed"
+    assert calls == ["before faq", "after faq answers"]
+    with pytest.raises(Refusal) as caught:
+        agent.run("a poem", messages=first.messages)
+    assert caught.value.code == "off_topic"
+
+
+def test_the_agent_that_answers_is_asked_again() -> None:
+    """For an answer that the functions of both agents accept; its own are called first."""
+    calls: list[str] = []
+
+    def check(output: str) -> None:
+        calls.append(output)
+        if output == "SOON.":
+            raise ModelRetry("Say when.")
+
+    def shout(output: str) -> dict[str, str]:
+        return {"output": output.upper()}
+
+    model = ScriptedModel([ToolCall.of("transfer_to_clerk")], "Soon.", "At 5.")
+    clerk = Agent("clerk", "You know.", model, after=shout)
+    agent = Agent("desk", "You sort.", model, handoffs=[clerk], after=check)
+    result = agent.run("When?", trace=True)
+    assert result.value == "AT 5."
+    assert calls == ["SOON.", "AT 5."]
+    assert model.requests[-1].messages[-1].text == "Say when."
+
+
+def test_functions_of_an_agent_that_hands_over_to_a_workflow() -> None:
+    """They have the answer of what goes on, which is no chat of ours."""
+
+    def frame(output: str) -> dict[str, str]:
+        return {"output": f"<{output}>"}
+
+    model = ScriptedModel([ToolCall.of("transfer_to_clerk")], "5")
+    clerk = Workflow("clerk", [Agent("know", "You know.", model)])
+    agent = Agent("desk", "You sort.", model, handoffs=[clerk], after=frame)
+    result = agent.run("When?", trace=True)
+    assert result.value == "<5>"
+    assert result.messages[-1]["content"] == "<5>"
+
+
+async def test_new_attempts_do_not_call_functions_again() -> None:
+    """After every event of a turn that is handed over, those that have ended are not called again."""
+    calls: list[str] = []
+    agent = guarded(calls)
+    whole, recorded = await attempt(agent, "please billing")
+    assert whole.value == "billing answers, signed"
+    for number in range(len(recorded)):
+        calls.clear()
+        stored = recorded[:number]
+        result, _ = await attempt(agent, "please billing", stored, number=2)
+        assert result.value == whole.value
+        assert result.messages == whole.messages
+        ended = events(stored, "tool_call_finished")
+        names = [each.tool for each in ended]
+        expected = [name for name in ("guard", "sign") if name not in names]
+        assert len(calls) == len(expected)

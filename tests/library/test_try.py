@@ -427,6 +427,8 @@ class Late(RunError):
 ALSO = ["no_such_day"]
 
 def look_up(number: str) -> str:
+    if not number:
+        raise errors.Refusal("no_number", "Which one?")
     raise RunError("None left.", code="out_of_stock")
 """
 
@@ -437,6 +439,7 @@ def look_up(number: str) -> str:
         ("out_of_stock", None),
         ("out_of_stok", "out_of_stock"),
         ("to_late", "too_late"),
+        ("no_numbr", "no_number"),
         ("shelf_emty", "shelf_empty"),
         # it is somewhere in the code, or may be of another component
         ("no_such_day", None),

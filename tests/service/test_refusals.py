@@ -92,7 +92,7 @@ def request(service: httpx.Client, route: str) -> httpx.Response:
 def test_a_refusal_on_each_route(
     route: str, place: str, serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A 422 (OpenAI's: 400) with code and words: nothing failed, and clients do not try again; the log has no words."""
+    """A 422 with code and words: nothing failed, and clients do not try again; the log has no words."""
     caplog.set_level(logging.DEBUG)
     service = serve(guide(place), allowed_models=["offline/echo"])
     response = request(service, route)
@@ -109,7 +109,7 @@ def test_a_refusal_on_each_route(
         (problem,) = [data for _, name, data in sse_events(lines) if name == "problem"]  # fmt: skip
         assert (problem["status"], problem["refusal"]) == (422, WORDS)
     elif route in ("/v1/chat/completions", "/v1/responses"):
-        assert response.status_code == 400
+        assert response.status_code == 422
         problem = response.json()["error"]
         assert problem["message"].startswith(WORDS)
     else:
@@ -137,7 +137,7 @@ def test_clients_of_openai_do_not_try_again(serve: Serve) -> None:
 
     agent = Agent("guide", "Help.", ScriptedModel(), before=count)
     with sdk(serve(agent)) as client:
-        with pytest.raises(openai.BadRequestError) as caught:
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
             client.with_options(max_retries=2).chat.completions.create(
                 model="guide", messages=[user("A poem.")]
             )

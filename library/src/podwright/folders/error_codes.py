@@ -87,6 +87,11 @@ def _collect(tree: ast.AST, texts: _Texts) -> None:
                 texts.all.add(text)
             case ast.keyword(arg="code", value=ast.Constant(value=str(code))):
                 texts.codes.add(code)
+            case ast.Call(
+                func=ast.Name(id="Refusal") | ast.Attribute(attr="Refusal"),
+                args=[ast.Constant(value=str(code)), *_],
+            ):
+                texts.codes.add(code)
             # of a class of errors
             case ast.Assign(
                 targets=[ast.Name(id="code")],

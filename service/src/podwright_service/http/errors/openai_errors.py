@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from podwright.errors import ModelRefusedError
 from podwright_service.http.errors.problems import ProblemDetails
 
 _FACTS = (
@@ -59,8 +60,14 @@ def _type_of(status: int) -> str:
 
 
 def status_of(problem: ProblemDetails) -> int:
-    """The status that OpenAI's clients expect: 400 for a request that cannot be served as it is."""
-    if problem.status == 422:
+    """The status that OpenAI's clients expect: 400 for a request that cannot be served as it is.
+
+    A refusal by a function of the component has the same status on every route.
+    """
+    is_of_a_function = (
+        problem.refusal is not None and problem.code != ModelRefusedError.code
+    )
+    if problem.status == 422 and not is_of_a_function:
         return 400
     return problem.status
 
