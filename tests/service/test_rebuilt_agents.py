@@ -20,7 +20,7 @@ from tests.service.support import Shell
 
 import podwright
 from podwright import ApprovalRequired, Workflow, blueprints
-from podwright.errors import RunError
+from podwright.errors import Refusal, RunError
 from podwright.models import registry
 from podwright.testing import ToolCall
 from podwright_service.testing import ModelStub
@@ -38,7 +38,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelStub]:
     with ModelStub() as stub:
         for name, value in stub.variables(stub.url).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("OPENAI_API_KEY", "made-up")
+        for vendor in ("OPENAI", "GEMINI"):
+            monkeypatch.setenv(f"{vendor}_API_KEY", "made-up")
         monkeypatch.setenv("TAVILY_API_KEY", "made-up")
         yield stub
         stub.verify()
@@ -460,11 +461,13 @@ async def test_corrective_rag(
 STEPS = {
     "agents_as_tools": ("translate", "finish"),
     "corrective_rag": ("retrieve", "grade", "keep", "rewrite", "search"),
+    "garden_service": ("load_customer", "update_crm"),
+    "guardrails": ("no_homework", "no_phone_number"),
     "game_builder": ("code", "review", "evaluate"),
     "lead_score": ("load", "score", "rank", "review", "write", "save"),
     "plan_and_execute": ("plan", "execute", "note", "replan"),
 }
-"""Steps of each folder."""
+"""Steps of each folder, or what an agent calls."""
 
 
 def code_lines(file: Path) -> int:
@@ -492,7 +495,8 @@ def test_the_page_counts_the_lines() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_a_folder_is_whole(folder: Path, shell: Shell) -> None:
     """Each is valid and up to date with its code, its graph has all steps, and its export is the same component."""
-    done = shell("validate", str(folder), OPENAI_API_KEY="made-up")
+    keys = {"OPENAI_API_KEY": "made-up", "GEMINI_API_KEY": "made-up"}
+    done = shell("validate", str(folder), **keys)
     assert done.returncode == 0, done.stdout + done.stderr
     digest = re.search(r"sha256:\w+", done.stdout)
     assert digest
@@ -501,4 +505,109 @@ def test_a_folder_is_whole(folder: Path, shell: Shell) -> None:
     exported = shell("export", str(folder), "--output", "copy")
     assert digest[0] in exported.stdout, exported.stderr
     graph = shell("graph", "copy").stdout
-    assert [step for step in STEPS[folder.name] if step not in graph] == []
+    names = graph.replace("#95;", "_")
+    assert [step for step in STEPS[folder.name] if step not in names] == []
+
+
+GUARD = schema(
+    {"reasoning": TEXT, "is_math_homework": {"type": "boolean"}}, **CLOSED
+)
+ANSWER = schema(
+    {
+        "reasoning": {**TEXT, "description": "How the answer was found."},
+        "response": {**TEXT, "description": "What the customer is told."},
+        "user_name": {
+            "type": ["string", "null"],
+            "description": "The customer's name, if it is known.",
+        },
+    },
+    **CLOSED,
+)
+
+
+@pytest.mark.parametrize(
+    ("is_homework", "response", "code"),
+    [
+        (False, "Sacramento.", ""),
+        (True, "", "math_homework"),
+        (False, "Call 650-123-4567.", "phone_number"),
+    ],
+)
+def test_guardrails(
+    provider: ModelStub, is_homework: bool, response: str, code: str
+) -> None:
+    """Another agent guards the input, and a function the answer; each refuses with a code of its own."""
+    answer = {"reasoning": "", "response": response, "user_name": None}
+    provider.respond_with(
+        {"reasoning": "", "is_math_homework": is_homework}, answer
+    )
+    folder = REBUILT / "guardrails"
+    agent = podwright.load(folder)
+    if code:
+        with pytest.raises(Refusal) as refused:
+            agent.run("Please help me.")
+        assert refused.value.code == code
+    else:
+        assert agent.run("Please help me.") == answer
+    own = blueprints.read_file(folder / "blueprint.yaml")["instructions"]
+    requests = [
+        {
+            "model": "gpt-4o-mini",
+            "messages": asked(instructions(folder, "guard"), "Please help me."),
+            "response_format": GUARD,
+        },
+        {
+            "model": "gpt-4o-mini",
+            "messages": asked(own, "Please help me."),
+            "response_format": ANSWER,
+        },
+    ]
+    assert sent(provider) == requests[: 1 if is_homework else 2]
+
+
+def test_garden_service(provider: ModelStub) -> None:
+    """The profile is loaded before the model is asked, tools have the customer of the run, and a manager approves."""
+    discount = ToolCall.of(
+        *("ask_manager_for_discount", "1"),
+        kind="percentage", value=15, reason="Loyal.",
+    )
+    record = ToolCall.of("update_crm", "2", details={"discount": "15 %"})
+    provider.respond_with(discount, record, "You have 15 % off, Alex.")
+    folder = REBUILT / "garden_service"
+    agent = podwright.load(folder)
+    with pytest.raises(ApprovalRequired) as paused:
+        agent.run("Is there a discount for me?")
+    assert '"value": 15' in shown_by(paused.value)
+    result = agent.run(paused.value.decide("approve"), trace=True)
+    assert result.value == "You have 15 % off, Alex."
+    blueprint = blueprints.read_file(folder / "blueprint.yaml")
+    profile = json.loads((folder / "profiles" / "123.json").read_text())
+    system = blueprint["instructions"].replace(
+        "{profile}", json.dumps(profile, ensure_ascii=False)
+    )
+    question = asked(system, "Is there a discount for me?")
+    first = [called(discount), returned(discount, "Approved.")]
+    second = [called(record), returned(record, "Recorded for customer 123.")]
+    assert sent(provider) == [
+        {
+            "model": "gemini-2.0-flash-001",
+            "messages": messages,
+            "tools": [entry["schema"] for entry in blueprint["tools"]],
+        }
+        for messages in (
+            question,
+            [*question, *first],
+            [*question, *first, *second],
+        )
+    ]
+    assert len(blueprint["tools"]) == 12
+
+
+def test_a_small_discount_needs_no_manager(provider: ModelStub) -> None:
+    """Only a discount above 10 is shown to a person."""
+    discount = ToolCall.of(
+        *("ask_manager_for_discount", "1"),
+        kind="flat", value=10, reason="Loyal.",
+    )
+    provider.respond_with(discount, "Done.")
+    assert podwright.load(REBUILT / "garden_service").run("10?") == "Done."
