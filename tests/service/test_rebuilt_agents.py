@@ -463,11 +463,12 @@ STEPS = {
     "corrective_rag": ("retrieve", "grade", "keep", "rewrite", "search"),
     "garden_service": ("load_customer", "update_crm"),
     "guardrails": ("no_homework", "no_phone_number"),
+    "customer_service": ("faq", "seat_booking"),
     "game_builder": ("code", "review", "evaluate"),
     "lead_score": ("load", "score", "rank", "review", "write", "save"),
     "plan_and_execute": ("plan", "execute", "note", "replan"),
 }
-"""Steps of each folder, or what an agent calls."""
+"""Steps of each folder, what an agent calls, or whom it hands off to."""
 
 
 def code_lines(file: Path) -> int:
@@ -569,7 +570,9 @@ def test_garden_service(provider: ModelStub) -> None:
     """The profile is loaded before the model is asked, tools have the customer of the run, and a manager approves."""
     discount = ToolCall.of(
         *("ask_manager_for_discount", "1"),
-        kind="percentage", value=15, reason="Loyal.",
+        kind="percentage",
+        value=15,
+        reason="Loyal.",
     )
     record = ToolCall.of("update_crm", "2", details={"discount": "15 %"})
     provider.respond_with(discount, record, "You have 15 % off, Alex.")
@@ -607,7 +610,94 @@ def test_a_small_discount_needs_no_manager(provider: ModelStub) -> None:
     """Only a discount above 10 is shown to a person."""
     discount = ToolCall.of(
         *("ask_manager_for_discount", "1"),
-        kind="flat", value=10, reason="Loyal.",
+        kind="flat",
+        value=10,
+        reason="Loyal.",
     )
     provider.respond_with(discount, "Done.")
     assert podwright.load(REBUILT / "garden_service").run("10?") == "Done."
+
+
+def transfer(to: str, when: str) -> Json:
+    """The tool by which a model hands the conversation over."""
+    return {
+        "type": "function",
+        "function": {
+            "name": f"transfer_to_{to}",
+            "description": f"Hand the conversation over to '{to}', who answers. {when}",
+            "parameters": {
+                "type": "object",
+                "properties": {},
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+def test_customer_service(provider: ModelStub) -> None:
+    """The agent to whom the conversation was handed over answers the next turn too, and hands it back."""
+    to_faq = ToolCall.of("transfer_to_faq", "1")
+    look_up = ToolCall.of("look_up_faq", "2", question="Is there wifi?")
+    provider.respond_with(to_faq, look_up, "Yes, Airline-Wifi.")
+    folder = REBUILT / "customer_service"
+    airline = podwright.load(folder)
+    first = airline.run("Is there wifi?", trace=True)
+    assert first.value == "Yes, Airline-Wifi."
+    blueprint = blueprints.read_file(folder / "blueprint.yaml")
+    triage = blueprint["instructions"]
+    faq, booking = (
+        instructions(folder, name) for name in ("faq", "seat_booking")
+    )
+    transfers = [
+        transfer(entry["agent"], entry["when"])
+        for entry in blueprint["handoffs"]
+    ]
+    question = {"role": "user", "content": "Is there wifi?"}
+    wifi = "There is free wifi on board, called Airline-Wifi."
+    moved = returned(to_faq, '{"transferred_to": "faq"}')
+    turn = [
+        *(question, called(to_faq), moved),
+        *(called(look_up), returned(look_up, wifi)),
+        {"role": "assistant", "content": "Yes, Airline-Wifi."},
+    ]
+    own = [
+        tool(
+            "look_up_faq",
+            "Look up the answer to a frequent question.",
+            {"question": TEXT},
+        ),
+        transfer("triage", "The lookup does not answer the question."),
+    ]
+    system = {"role": "system", "content": faq}
+    assert sent(provider) == [
+        {
+            "model": "gpt-4o-mini",
+            "messages": [{"role": "system", "content": triage}, question],
+            "tools": transfers,
+        },
+        {
+            "model": "gpt-4o-mini",
+            "messages": [system, *turn[:3]],
+            "tools": own,
+        },
+        {
+            "model": "gpt-4o-mini",
+            "messages": [system, *turn[:5]],
+            "tools": own,
+        },
+    ]
+    assert first.messages == turn
+    back = ToolCall.of("transfer_to_triage", "3")
+    on = ToolCall.of("transfer_to_seat_booking", "4")
+    update = ToolCall.of(
+        "update_seat", "5", confirmation_number="A1", new_seat="4C"
+    )
+    provider.respond_with(back, on, update, "You have seat 4C.")
+    second = airline.run(
+        "Seat 4C for A1, please.", trace=True, messages=first.messages
+    )
+    assert second.value == "You have seat 4C."
+    systems = [body["messages"][0]["content"] for body in sent(provider)]
+    assert systems == [faq, triage, booking, booking]
+    result = sent(provider)[-1]["messages"][-1]["content"]
+    assert re.fullmatch(r"A1 has seat 4C on FLT-\d{3}\.", result)
