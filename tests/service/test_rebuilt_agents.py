@@ -459,14 +459,14 @@ async def test_corrective_rag(
 
 
 STEPS = {
-    "agents_as_tools": ("translate", "finish"),
-    "corrective_rag": ("retrieve", "grade", "keep", "rewrite", "search"),
+    "agents_as_tools": ("orchestrator", "synthesizer"),
+    "corrective_rag": ("retrieve", "grader", "rewriter", "search", "writer"),
+    "customer_service": ("faq", "seat_booking"),
+    "game_builder": ("senior", "qa", "chief"),
     "garden_service": ("load_customer", "update_crm"),
     "guardrails": ("no_homework", "no_phone_number"),
-    "customer_service": ("faq", "seat_booking"),
-    "game_builder": ("code", "review", "evaluate"),
-    "lead_score": ("load", "score", "rank", "review", "write", "save"),
-    "plan_and_execute": ("plan", "execute", "note", "replan"),
+    "lead_score": ("load", "evaluator", "rank", "review", "save"),
+    "plan_and_execute": ("planner", "executor", "note", "replanner"),
 }
 """Steps of each folder, what an agent calls, or whom it hands off to."""
 
