@@ -48,6 +48,7 @@ def counted(export: OTLPMetrics | None = None) -> Metrics:
     failed = Exchange("files", "tools/call", "2026-07-28", 0.1, "unreachable")
     metrics.observe_exchange(failed, is_up=False)
     metrics.count_attempt("succeeded")
+    metrics.count_turn("kept")
     metrics.count_delivery("delivered")
     metrics.set_background_runs({"queued": (1, 1.0, 1)})
     priced = Usage(10, 5, 4, 2, cost=0.01, cache_write_tokens=3)

@@ -40,7 +40,6 @@ from podwright_service.background.attempt import Attempt
 from podwright_service.background.gate import Gate as CallGate
 from podwright_service.background.store import RunStore
 from podwright_service.background.worker import BackgroundWorker
-from podwright_service.saved_states import SavedState
 from podwright_service.testing import ComponentProcess, SpanCollector
 
 
@@ -392,11 +391,9 @@ def test_no_more_runs_than_allowed(
     looking = threading.Event()
     adding = threading.Event()
 
-    async def note_add(
-        worker: BackgroundWorker, run: Any, state: SavedState | None
-    ) -> Any:
+    async def note_add(worker: BackgroundWorker, *arguments: Any) -> Any:
         adding.set()
-        return await add(worker, run, state)
+        return await add(worker, *arguments)
 
     async def claim_slowly(store: RunStore, *arguments: Any) -> Any:
         looking.set()

@@ -245,6 +245,7 @@ ALL_SCOPES = {
     "read",
     "runs:all",
     "runs:relay",
+    "erase",
 }
 ENTRIES: dict[str, tuple[str, set[str]]] = {
     "": ("", ALL_SCOPES),

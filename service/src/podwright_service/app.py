@@ -212,6 +212,10 @@ def _add_routes(app: FastAPI, runtime: Runtime) -> None:
         )
 
         routers = (*routers, *BACKGROUND_ROUTERS)
+    if runtime.background and runtime.settings.conversations:
+        from podwright_service.routes.conversations import router
+
+        routers = (*routers, router)
     for router in routers:
         app.include_router(
             router, responses=common_responses(has_keys=has_keys)
@@ -330,6 +334,7 @@ def _background_worker(
     previous: Previous,
 ) -> BackgroundWorker | None:
     background.check_webhook(settings)
+    background.check_conversations(settings)
     if settings.runs_database is None:
         return None
     background.check_installed()

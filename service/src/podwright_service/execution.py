@@ -35,6 +35,16 @@ from podwright.run.component import TaskBody, nothing_to_decide
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Task, execute
 from podwright.threads import compute
+from podwright_service.conversations.requested import (
+    repeated_turn,
+    requested_turn,
+    taken_turn,
+)
+from podwright_service.conversations.turns import Turn
+from podwright_service.conversations.values import (
+    TURN_OF_SESSION,
+    AskedTurn,
+)
 from podwright_service.http.access.auth import owner_of
 from podwright_service.http.access.limits import granted_limits
 from podwright_service.http.errors.problems import RequestError
@@ -75,6 +85,10 @@ class RequestedRun:
     """A new one, or that of the paused run that goes on."""
     state: SavedState | None = None
     """The state from which it goes on, which is used when it begins; None for a new run."""
+    turn: AskedTurn = TURN_OF_SESSION
+    """The turn of a conversation that it is, if it has a session."""
+    result: ExecutionResult | None = None
+    """The result that the run has had already, of a turn that is repeated; None if it is to run."""
 
 
 async def requested_run(
@@ -89,7 +103,11 @@ async def requested_run(
             with pointers into the body.
         InputError: The input or the start is wrong.
     """
-    may_begin_anywhere = get_runtime(request).settings.trust_contexts
+    runtime = get_runtime(request)
+    may_begin_anywhere = runtime.settings.trust_contexts
+    repeated = await repeated_run(request, component)
+    if repeated is not None:
+        return repeated
     state: SavedState | None = None
     if STATE in body.inputs:
         state = await state_of(request, component, body)
@@ -103,6 +121,25 @@ async def requested_run(
     if task.saved is not None:
         run_id = task.saved.run_id
     return RequestedRun(task, run_id, state)
+
+
+async def repeated_run(
+    request: Request, component: Component
+) -> RequestedRun | None:
+    """Return the run of an earlier request with the same key that was a turn of a kept conversation; None if none was.
+
+    Args:
+        request: The request.
+        component: What runs.
+
+    Raises:
+        RequestError: 422: the earlier request was another one.
+    """
+    turn = await repeated_turn(request, component)
+    if turn is None or turn.result is None:
+        return None
+    result = ExecutionResult.from_dict(turn.result)
+    return RequestedRun(Task(""), turn.run_id, result=result)
 
 
 async def state_of(
@@ -239,11 +276,14 @@ def resumed_body(body: RunRequest, state: SavedState) -> RunRequest:
 
 
 async def save_state(
-    request: Request, component: Component, error: PodwrightError
+    request: Request,
+    component: Component,
+    error: PodwrightError,
+    turn: Turn | None = None,
 ) -> None:
     """Replace the context of an error that stopped a run by what its caller may carry, and with which it can go on.
 
-    What a person has rejected does not go on.
+    What a person has rejected does not go on. The turn of a run that waits for a person holds its place.
     """
     if isinstance(error, ApprovalRejectedError):
         error.context = None
@@ -255,13 +295,20 @@ async def save_state(
     if isinstance(error, ApprovalRequired | InputsError) and error.question:
         question = error.question.to_dict()
     runtime = get_runtime(request)
+    ttl = runtime.settings.state_ttl
+    saved: JsonObject | None = None
+    if turn is not None and runtime.background is not None:
+        if question is not None:
+            await runtime.background.turns.pause(turn, time.time() + ttl)
+        saved = turn.saved()._asdict()
     state = new_state(
         component,
         owner_of(request),
         error.context,
         error.resume_path,
         question,
-        ttl=runtime.settings.state_ttl,
+        ttl=ttl,
+        turn=saved,
     )
     error.context = await runtime.states.save(state, state_store(runtime))
 
@@ -358,13 +405,54 @@ async def execute_request(
         RequestError: The request is refused before the run begins.
         PodwrightError: The run failed, or was cancelled at shutdown.
     """
+    if run.result is not None:
+        return run.result
     runtime = get_runtime(request)
-    limits, hops = granted_limits(request.headers, runtime.settings)
+    limits, _ = granted_limits(request.headers, runtime.settings)
+    requested = requested_turn(
+        request,
+        component,
+        origin,
+        run.task,
+        run_id=run.run_id,
+        asked=run.turn,
+        state=run.state,
+    )
     observability = runtime.observability
     shared = observability.subscribers
     if component is not runtime.component:
         shared = observability.inline_subscribers
         origin = replace(origin, root=origin.root or INLINE)
+    async with taken_turn(request, requested, limits.wall_time) as turn:
+        result = await _execute(
+            request,
+            component,
+            run,
+            turn,
+            origin=origin,
+            subscribers=(*subscribers, *shared),
+            stream=stream,
+            trace=trace,
+        )
+        if turn is not None and runtime.background is not None:
+            await runtime.background.turns.end(turn, result)
+        return result
+
+
+async def _execute(
+    request: Request,
+    component: Component,
+    run: RequestedRun,
+    turn: Turn | None,
+    *,
+    origin: Origin,
+    subscribers: Sequence[Subscriber],
+    stream: bool,
+    trace: bool,
+) -> ExecutionResult:
+    """Run a component for a request, within its turn if it has one; see `execute_request`."""
+    runtime = get_runtime(request)
+    limits, hops = granted_limits(request.headers, runtime.settings)
     idempotency_key = None
     idempotent = idempotent_request(request)
     if idempotent is not None:
@@ -372,8 +460,10 @@ async def execute_request(
         subscribers = (*subscribers, idempotent.note_tool)
     async with runtime.admission.run_slot():
         # not before: a request that is refused may be sent again
-        if run.state is not None:
-            await runtime.states.use(run.state, state_store(runtime))
+        await _use_state(runtime, run, turn)
+        task = run.task
+        if turn is not None:
+            task = turn.task(task, goes_on=run.state is not None)
         try:
             with (
                 use_origin(runtime.settings, origin),
@@ -381,8 +471,8 @@ async def execute_request(
             ):
                 return await execute(
                     component,
-                    run.task,
-                    subscribers=(*subscribers, *shared),
+                    task,
+                    subscribers=subscribers,
                     limits=limits,
                     stream=stream,
                     trace=trace,
@@ -393,7 +483,7 @@ async def execute_request(
         except PodwrightError as error:
             if isinstance(error, InputsError) and error.question is not None:
                 error.problems = below(error, "/decision").problems
-            await save_state(request, component, error)
+            await save_state(request, component, error, turn)
             _note_stop(idempotent, run, error)
             raise
         except asyncio.CancelledError as cancelled:
@@ -401,9 +491,24 @@ async def execute_request(
             cause = cancelled.__cause__
             if not isinstance(cause, RunCancelledError):
                 raise
-            await save_state(request, component, cause)
+            await save_state(request, component, cause, turn)
             _note_stop(idempotent, run, cause)
             raise cause from None
+
+
+async def _use_state(
+    runtime: Runtime, run: RequestedRun, turn: Turn | None
+) -> None:
+    """Use the state from which a run goes on, and let its turn go on.
+
+    Raises:
+        RequestError: 409: it was used before, or the turn has lost its place.
+    """
+    if run.state is None:
+        return
+    await runtime.states.use(run.state, state_store(runtime))
+    if turn is not None and turn.is_paused and runtime.background is not None:
+        await runtime.background.turns.go_on(turn, run.run_id)
 
 
 def _note_stop(

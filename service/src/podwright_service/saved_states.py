@@ -62,6 +62,8 @@ class SavedState:
     """What a person is asked; None if the run does not wait for one."""
     is_kept: bool = False
     """Whether the database has it."""
+    turn: JsonObject | None = None
+    """The turn of a conversation that the run is; see `podwright_service.conversations.values.SavedTurn`."""
 
     @property
     def public_context(self) -> JsonObject:
@@ -283,6 +285,7 @@ def new_state(
     question: JsonObject | None,
     *,
     ttl: float,
+    turn: JsonObject | None = None,
 ) -> SavedState:
     """Return the state of a run that has stopped now.
 
@@ -293,6 +296,7 @@ def new_state(
         resume_path: Where it resumes; None in a chat.
         question: What it waits for; None if it failed or was cancelled.
         ttl: Seconds for which it can go on.
+        turn: The turn of a conversation that it is.
     """
     return SavedState(
         id=os.urandom(16).hex(),
@@ -303,6 +307,7 @@ def new_state(
         context=to_json_data(dict(context)),
         resume_path=resume_path,
         question=question,
+        turn=turn,
     )
 
 

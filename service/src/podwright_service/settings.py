@@ -379,6 +379,14 @@ class Settings(BaseSettings):
     """Background runs that each process performs at once, besides those of requests."""
     runs_retention: Finite = 7 * 86400.0
     """Seconds for which a background run is kept after its end."""
+    conversations: bool = False
+    """Whether the service keeps the conversations of requests with a `session`, in that database."""
+    conversations_retention: Finite = 30 * 86400.0
+    """Seconds for which a conversation is kept after its last turn."""
+    conversation_messages: PositiveInt = 2000
+    """Messages of a kept conversation after which no turn begins."""
+    conversation_bytes: PositiveInt = 8 * 1024 * 1024
+    """Bytes of a kept conversation as JSON after which no turn begins."""
     previous: str | None = None
     """A folder of earlier blueprints of the component: background runs that began with one are performed with it."""
     unfinished_tool_calls: Literal["interrupt", "repeat"] = "interrupt"

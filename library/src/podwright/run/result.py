@@ -48,6 +48,8 @@ class ExecutionResult:
     finish_reason: str = "stop"
     """How the answer of a model that is the value ended: `stop`; `length`, if the caller's `max_tokens` cut it off;
     `refusal`, if the value is the words by which the model refused; or `unknown`, if it may not be whole."""
+    state: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """What the functions of the run have left in `RunContext.state`; no part of a trace."""
 
     def replay(
         self, delay: float | None = 0.0, subscriber: Subscriber | None = None

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from podwright import events
+from podwright.data.json_data import JsonMapping
 from podwright.errors import (
     ContextError,
     LimitExceededError,
@@ -34,6 +35,7 @@ from podwright.journal.journal import Journal
 from podwright.journal.kept import Kept
 from podwright.journal.saved_run import ContextStore, SavedRun
 from podwright.location import change_location, current, location
+from podwright.messages.conversation import parse_messages, to_data
 from podwright.messages.messages import Message, ModelSettings
 from podwright.messages.shared_state import SharedState
 from podwright.messages.task_input import TaskInput
@@ -105,6 +107,28 @@ class Task:
     """The conversation that an agent goes on with in place of another one; None if it is the first of its run."""
     kept: Kept | None = None
     """What the stopped workflow has kept that goes on; None for a new run."""
+    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The state with which a new run begins: that of the conversation that it is a turn of."""
+
+    def in_conversation(
+        self, messages: Sequence[JsonMapping], state: JsonMapping
+    ) -> Self:
+        """The same as a turn of a conversation that was kept.
+
+        Args:
+            messages: Its earlier messages as JSON data, before those that the task has.
+            state: The state that its earlier turns have left.
+
+        Raises:
+            MessagesError: The messages are invalid.
+        """
+        whole = [*messages, *to_data(self.messages)]
+        return replace(
+            self,
+            messages=parse_messages(whole),
+            given={**self.given, "messages": whole},
+            state=state,
+        )
 
     @cached_property
     def parsed_input(self) -> TaskInput:
@@ -417,6 +441,13 @@ async def execute(
             if not journal.is_empty:
                 run.count_usage(journal.discarded, journal.failed_calls)
             value = await run.execute(task)
+    return _result_of(run, value, trace_events)
+
+
+def _result_of(
+    run: Run, value: Any, trace_events: list[Event]
+) -> ExecutionResult:
+    """Return the result of a run that has succeeded."""
     return ExecutionResult(
         value,
         trace_events,
@@ -425,6 +456,7 @@ async def execute(
         messages=run.messages,
         data=run.data,
         finish_reason=run.finish_reason,
+        state=run.state.to_data(),
     )
 
 
@@ -461,7 +493,7 @@ def _start_of(component: Component, task: Task, journal: Journal) -> RunStart:
 
 def _state_of(task: Task, journal: Journal) -> SharedState:
     """The state of an outermost run after its earlier attempts."""
-    state: Mapping[str, Any] = {}
+    state = task.state
     if task.kept is not None:
         state = task.kept.state
     return SharedState(state, journal.state_changes)

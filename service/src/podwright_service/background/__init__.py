@@ -40,6 +40,19 @@ def check_webhook(settings: Settings) -> None:
         )
 
 
+def check_conversations(settings: Settings) -> None:
+    """Check that there is a database for conversations that are to be kept.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if settings.conversations and settings.runs_database is None:
+        raise ConfigurationError(
+            "PODWRIGHT_CONVERSATIONS keeps conversations in the database of background runs, and there is none.",
+            suggestion="Set PODWRIGHT_RUNS_DATABASE, or unset PODWRIGHT_CONVERSATIONS.",
+        )
+
+
 def check_installed() -> None:
     """Check that the packages of the extra `background` are installed.
 

@@ -29,9 +29,12 @@ from podwright_service.background.caller_runs import (
 )
 from podwright_service.background.stored_journal import DatabaseStore
 from podwright_service.background.writer import Writer
+from podwright_service.conversations.turns import Turn
+from podwright_service.conversations.values import EndedTurn
 from podwright_service.execution import task_of, use_origin
 from podwright_service.http.access.limits import granted_limits
 from podwright_service.http.errors.problems import (
+    RequestError,
     stored_problem,
     stored_problem_of,
 )
@@ -69,6 +72,7 @@ class Attempt:
         settings: Model, unfinished tool calls and the errors that are shown.
         observability: Counts and traces the run as those of requests.
         read_events: Returns the stored events of the attempts before, with their numbers.
+        begin_turn: Begins the turn of a run, given its id and the number of the turn after which alone it is taken.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Attempt:
         read_events: Callable[
             [str], Awaitable[Sequence[tuple[int, dict[str, Any]]]]
         ],
+        begin_turn: Callable[[str, int | None], Awaitable[Turn]],
     ) -> None:
         self._run = run
         may_repeat = (
@@ -98,6 +103,10 @@ class Attempt:
         self._settings = settings
         self._observability = observability
         self._read_events = read_events
+        self._begin_turn = begin_turn
+        self.turn: Turn | None = None
+        """The turn of a conversation that the run is; None if it is none, or has not begun."""
+        self._ended_turn: EndedTurn | None = None
         self._was_cut_off = False
 
     def drain(self) -> None:
@@ -142,7 +151,7 @@ class Attempt:
         await asyncio.wait([task])
         outcome, columns = self._end_of(task)
         seconds = self._run["seconds"] + time.monotonic() - started
-        self._store.close(seconds=seconds, **columns)
+        self._store.close(self._ended_turn, seconds=seconds, **columns)
         await self._store.wait_until_stored()
         if self._store.is_lost:
             return "lost"
@@ -200,9 +209,17 @@ class Attempt:
                 use_caller_headers(None, ()),
             ):
                 body = RunRequest.model_validate(request["body"])
+                task = await task_of(component, body)
+                if request.get("turn") is not None:
+                    self.turn = await self._begin_turn(
+                        self._run["id"], request["turn"]["after"]
+                    )
+                    task = self.turn.task(
+                        task, goes_on=request["turn"]["goes_on"]
+                    )
                 result = await execute(
                     component,
-                    await task_of(component, body),
+                    task,
                     subscribers=subscribers,
                     limits=limits,
                     hops=hops,
@@ -216,6 +233,8 @@ class Attempt:
             )
         finally:
             resumed_run.reset(token)
+        if self.turn is not None:
+            self._ended_turn = self.turn.ended(result)
         return self._ended(
             "succeeded",
             result=component.content_of(result, as_data=True),
@@ -243,7 +262,7 @@ class Attempt:
             return self._failed(error)
 
     def _failed(self, error: BaseException) -> End:
-        if not isinstance(error, PodwrightError):
+        if not isinstance(error, PodwrightError | RequestError):
             _log.error(
                 "The background run %s failed unexpectedly.",
                 self._run["id"],

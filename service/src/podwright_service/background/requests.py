@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 
 from podwright.components import Component
-from podwright.data.json_data import as_object
+from podwright.data.json_data import JsonObject, as_object
 from podwright.folders.walks import check_decision_on
 from podwright.messages.approvals import Decision, Question
 from podwright.messages.headers import BUDGET, HOPS
@@ -20,6 +20,10 @@ from podwright_service.background.caller_runs import (
     StoredRun,
 )
 from podwright_service.background.worker import BackgroundWorker
+from podwright_service.conversations.requested import (
+    RequestedTurn,
+    requested_turn,
+)
 from podwright_service.execution import (
     compute_for,
     new_run_id,
@@ -85,6 +89,15 @@ async def store_run(
         request, runtime.settings, body, component=runtime.component
     )
     run_id = new_run_id()
+    turn = requested_turn(
+        request,
+        runtime.component,
+        origin,
+        requested.task,
+        run_id=run_id,
+        asked=requested.turn,
+        state=requested.state,
+    )
     limits: dict[str, str] = {}
     for name in (BUDGET, HOPS):
         if name in request.headers:
@@ -101,6 +114,7 @@ async def store_run(
                 ),
                 "headers": limits,
                 "traceparent": current_traceparent(),
+                **_turn_entry(turn),
             },
             "idempotency_key": key and key.digest,
             "fingerprint": key and key.fingerprint,
@@ -109,11 +123,20 @@ async def store_run(
             "metadata": dict(origin.attributes.metadata),
         },
         requested.state,
+        turn and turn.new,
     )
     # an older run with this key must be one of the same request
     if key is not None:
         check_fingerprint(run["fingerprint"], key.fingerprint)
     return AcceptedRun(run, run["id"] == run_id)
+
+
+def _turn_entry(turn: RequestedTurn | None) -> JsonObject:
+    """What is stored of the turn that a run is: after which other one alone, and whether the run has gone on."""
+    if turn is None:
+        return {}
+    is_resumed = turn.saved is not None
+    return {"turn": {"after": turn.new.after, "goes_on": is_resumed}}
 
 
 def _chat_error() -> RequestError:

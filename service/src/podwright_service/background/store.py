@@ -24,6 +24,7 @@ from sqlalchemy import (
     case,
     delete,
     exists,
+    false,
     func,
     select,
     update,
@@ -41,8 +42,10 @@ from podwright_service.background.caller_runs import (
     queued_columns,
 )
 from podwright_service.background.delivery.outbox import Outbox, WebhookMode
+from podwright_service.background.kept.conversations import KeptConversations
+from podwright_service.background.kept.queue import TurnQueue
 from podwright_service.background.storage.clock import TOLERANCE, DatabaseClock
-from podwright_service.background.storage.database import Database
+from podwright_service.background.storage.database import Database, Transaction
 from podwright_service.background.storage.kept_blueprints import KeptBlueprints
 from podwright_service.background.storage.kept_states import KeptStates
 from podwright_service.background.storage.tables import (
@@ -51,6 +54,14 @@ from podwright_service.background.storage.tables import (
     run_events,
     runs,
     workers,
+)
+from podwright_service.conversations.values import (
+    DEFAULT_LIMITS,
+    ConversationLimits,
+    EndedTurn,
+    NewTurn,
+    Place,
+    SavedTurn,
 )
 from podwright_service.saved_states import SavedState
 
@@ -80,6 +91,8 @@ class AttemptUpdate:
     """Numbers and data of its new events."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Columns of the run that change, such as its status at the end of the attempt."""
+    turn: EndedTurn | None = None
+    """What the run adds to its conversation, with that status."""
 
     def event_rows(self) -> Iterator[dict[str, Any]]:
         """The new events by column."""
@@ -93,9 +106,15 @@ class RunStore:
     Args:
         url: The URL of the database, as `database_url` returns it.
         webhook: What the webhook is told of the runs that this process adds and claims; None if there is no webhook.
+        limits: How long a conversation may get.
     """
 
-    def __init__(self, url: URL, webhook: WebhookMode | None = None) -> None:
+    def __init__(
+        self,
+        url: URL,
+        webhook: WebhookMode | None = None,
+        limits: ConversationLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._database = Database(url)
         self._clock = DatabaseClock()
         self.outbox = Outbox(self._database)
@@ -104,6 +123,12 @@ class RunStore:
         """The states of stopped runs of requests."""
         self.blueprints = KeptBlueprints(self._database)
         """The blueprints of the runs."""
+        self.turns = TurnQueue(self._database, self._has_ended, limits)
+        """The turns of conversations."""
+        self.conversations = KeptConversations(
+            self._database, self.outbox, self.turns
+        )
+        """The conversations."""
         self._webhook = webhook
 
     async def close(self) -> None:
@@ -115,6 +140,7 @@ class RunStore:
         run: Mapping[str, Any],
         worker: str | None = None,
         state: SavedState | None = None,
+        turn: NewTurn | None = None,
     ) -> StoredRun:
         """Add a run, or return the one that has its idempotency key.
 
@@ -122,9 +148,10 @@ class RunStore:
             run: The columns of the run, with an idempotency key also its `fingerprint`.
             worker: The process that performs it at once; None has it wait for one.
             state: The state from which it goes on, which is used with it.
+            turn: The turn that it is, which takes its place with it; behind another one, the run waits for a process.
 
         Raises:
-            RequestError: 409: the state was used before.
+            RequestError: 409: the state was used before, or the turn cannot be taken.
         """
         now = self._database.now()
         row = {**run, "webhook": self._webhook}
@@ -145,9 +172,34 @@ class RunStore:
             if added is not None:
                 if state is not None:
                     await self.states.use_in(connection, state)
+                if turn is not None:
+                    return await self._add_turn(connection, added, turn, state)
                 return added
             result = await connection.execute(known)
             return result.mappings().one()
+
+    async def _add_turn(
+        self,
+        connection: Transaction,
+        run: StoredRun,
+        turn: NewTurn,
+        state: SavedState | None,
+    ) -> StoredRun:
+        """Add the turn of a new run, and return the run, which is queued if it is behind another one."""
+        saved: SavedTurn | None = None
+        if state is not None and state.turn is not None:
+            saved = SavedTurn(**state.turn)
+        if saved is not None and saved.number is not None:
+            place = Place(saved.conversation, saved.number)
+            await self.turns.go_on_in(connection, place, turn.run_id)
+        else:
+            await self.turns.join_in(connection, turn)
+        behind = (
+            update(runs)
+            .where(runs.c.id == run["id"], self.turns.is_behind())
+            .values(status="queued", attempt=0, worker=None, started_at=None)
+        )
+        return await connection.first(behind.returning(runs)) or run
 
     def runs_of(self, access: Access) -> CallerRuns:
         """The runs that a caller may see and change."""
@@ -171,7 +223,11 @@ class RunStore:
             digest: Digest of the blueprint: of one, because then the index has the runs in order.
             most: How many at most.
         """
-        is_queued = (runs.c.status == "queued") & (runs.c.digest == digest)
+        is_queued = (
+            (runs.c.status == "queued")
+            & (runs.c.digest == digest)
+            & ~self.turns.is_behind()
+        )
         return await self._claim(
             worker, component, most, which=is_queued, takeovers=0
         )
@@ -195,7 +251,9 @@ class RunStore:
         """
         is_orphan = (runs.c.worker == worker) & runs.c.id.in_(unconfirmed)
         if self._leases_are_renewed():
-            is_orphan |= self._is_silent() & (runs.c.worker != worker)
+            is_orphan |= self._is_silent(runs.c.worker) & (
+                runs.c.worker != worker
+            )
         is_orphan &= runs.c.status == "running"
         is_orphan &= runs.c.digest.in_(digests)
         takeovers = runs.c.takeovers + 1
@@ -207,8 +265,14 @@ class RunStore:
         """Whether each live process has renewed its lease: a while after an outage, or after the clock was set."""
         return self._database.seconds_reached() > LEASE_SECONDS
 
-    def _is_silent(self) -> ColumnElement[bool]:
-        """Whether the process of a run has let its lease run out, by a clock that was not set since its renewals.
+    def _has_ended(self, worker: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Whether a process is known to have ended; see `_is_silent`."""
+        if not self._leases_are_renewed():
+            return false()
+        return self._is_silent(worker)
+
+    def _is_silent(self, worker: ColumnElement[Any]) -> ColumnElement[bool]:
+        """Whether a process has let its lease run out, by a clock that was not set since its renewals.
 
         A lease that is longer than any is over too: it was renewed when the clock was ahead.
         """
@@ -216,7 +280,7 @@ class RunStore:
         longest = now + LEASE_SECONDS + TOLERANCE
         lease = workers.c.lease_until
         has_lease = exists().where(
-            workers.c.id == runs.c.worker, lease.between(now, longest)
+            workers.c.id == worker, lease.between(now, longest)
         )
         return ~has_lease & now.between(*self._clock.bounds())
 
@@ -237,7 +301,7 @@ class RunStore:
                 runs.c.component == component,
                 runs.c.status == "running",
                 runs.c.digest.not_in(served),
-                self._is_silent(),
+                self._is_silent(runs.c.worker),
             )
             # another process may do so at the same time
             locked = lost.with_for_update(skip_locked=True, of=runs)
@@ -351,6 +415,9 @@ class RunStore:
         async with self._database.transaction() as connection:
             # an order in which no transactions deadlock
             for each in sorted(updates, key=lambda each: each.run_id):
+                if not await self._end_turn(connection, each):
+                    superseded.add(each.run_id)
+                    continue
                 statement, parameters = self._update_of_held(each)
                 held = await connection.first(statement, parameters)
                 if held is None:
@@ -365,6 +432,21 @@ class RunStore:
                 ).on_conflict_do_nothing()
                 await connection.execute(insert, rows)
         return superseded
+
+    async def _end_turn(
+        self, connection: Transaction, attempt: AttemptUpdate
+    ) -> bool:
+        """Add the turn of a run to its conversation; false if it has lost its place, or the run is held no longer."""
+        if attempt.turn is None:
+            return True
+        held = select(runs.c.id).where(
+            runs.c.id == attempt.run_id,
+            runs.c.attempt == attempt.attempt,
+            runs.c.status == "running",
+        )
+        if await connection.first(held.with_for_update()) is None:
+            return False
+        return await self.turns.end_in(connection, attempt.turn)
 
     def _update_of_held(
         self, attempt: AttemptUpdate

@@ -23,6 +23,7 @@ from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.gate import Gate
 from podwright_service.background.store import AttemptUpdate
 from podwright_service.background.writer import Writer
+from podwright_service.conversations.values import EndedTurn
 
 _CONTEXTS = ("context",)
 """Fields that are never stored: a new attempt does not need the contexts of stopped workflows."""
@@ -77,6 +78,8 @@ class DatabaseStore(JournalStore):
         self._result_version = 0
         """The version that must be stored before the next call begins."""
         self._stored_event = asyncio.Event()
+        self._turn: EndedTurn | None = None
+        """What the run adds to its conversation, which is stored together with its status."""
 
     @property
     def is_lost(self) -> bool:
@@ -158,11 +161,12 @@ class DatabaseStore(JournalStore):
         self._values |= values
         self._change()
 
-    def close(self, **values: Any) -> None:
-        """Take no more events, and store the last one together with these columns of the run."""
+    def close(self, turn: EndedTurn | None, **values: Any) -> None:
+        """Take no more events, and store the last one together with the turn and these columns of the run."""
         if self._last_event is not None:
             self._append(self._last_event)
         self.has_ended = True
+        self._turn = turn
         self.set_columns(**values)
 
     def lose(self) -> None:
@@ -200,12 +204,15 @@ class DatabaseStore(JournalStore):
             self._run["attempt"],
             events=tuple(self._pending),
             values=dict(self._values),
+            turn=self._turn,
         )
         return self._version, update
 
     def mark_stored(self, version: int, update: AttemptUpdate) -> None:
         """Forget what has been stored, and wake those who wait for it."""
         del self._pending[: len(update.events)]
+        if update.turn is not None:
+            self._turn = None
         for name, value in update.values.items():
             # what was set again meanwhile is kept
             if self._values[name] is value:

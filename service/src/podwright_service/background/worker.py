@@ -35,6 +35,9 @@ from podwright_service.background.storage.database import (
 )
 from podwright_service.background.store import RunStore
 from podwright_service.background.writer import Writer
+from podwright_service.conversations.problems import conversation_changed
+from podwright_service.conversations.turns import Turn, TurnOutcome, Turns
+from podwright_service.conversations.values import ConversationLimits, NewTurn
 from podwright_service.http.access.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
 from podwright_service.saved_states import SavedState
@@ -52,6 +55,14 @@ RETRY_INTERVAL = 1.0
 """Seconds between two attempts to reach the database."""
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about a database that cannot be reached."""
+
+_TURN_OUTCOMES: Mapping[str, TurnOutcome] = {
+    "succeeded": "kept",
+    "waiting_for_approval": "paused",
+    "moved": "moved",
+    "lost": "moved",
+}
+"""How a turn has ended, by the outcome of the attempt of its run; `dropped` by default."""
 
 _log = logging.getLogger("podwright.background")
 
@@ -103,6 +114,8 @@ class BackgroundWorker:
         self._writer: Writer
         self._id: str
         """Made in each process too, as the writer is."""
+        self.turns: Turns
+        """The turns of requests; made in each process too."""
         self._webhook: Webhook | None = None
         """None if nobody is notified."""
         self._active: dict[str, _Active] = {}
@@ -147,8 +160,15 @@ class BackgroundWorker:
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
         self._id = os.urandom(16).hex()
-        self.store = RunStore(self._url, _webhook_mode(self._settings))
+        self.store = RunStore(
+            self._url,
+            _webhook_mode(self._settings),
+            ConversationLimits.of(self._settings),
+        )
         self._writer = Writer(self.store)
+        self.turns = Turns(
+            self.store.turns, self._id, self._observability.metrics.count_turn
+        )
         # `_claim_runs` meets the same error, which `_repeat` logs
         with contextlib.suppress(DatabaseUnavailableError):
             started = time.monotonic()
@@ -189,16 +209,20 @@ class BackgroundWorker:
             await self.store.close()
 
     async def add_or_find(
-        self, run: Mapping[str, Any], state: SavedState | None = None
+        self,
+        run: Mapping[str, Any],
+        state: SavedState | None = None,
+        turn: NewTurn | None = None,
     ) -> StoredRun:
         """Store a new run, or find the one that has its idempotency key; begin it if this process has room.
 
         Args:
             run: What `RunStore.add` takes.
             state: The state from which it goes on.
+            turn: The turn that it is.
 
         Raises:
-            RequestError: 409: the state was used before.
+            RequestError: 409: the state was used before, or the turn cannot be taken.
         """
         run_id: str = run["id"]
         async with self._choosing:
@@ -206,10 +230,11 @@ class BackgroundWorker:
             if has_room:
                 self._starting.add(run_id)
         if not has_room:
-            return await self.store.add(run, state=state)
+            return await self.store.add(run, state=state, turn=turn)
         try:
-            stored = await self.store.add(run, self._id, state)
-            if stored["id"] == run_id:
+            stored = await self.store.add(run, self._id, state, turn)
+            # one that is a turn behind another is queued
+            if stored["id"] == run_id and stored["status"] == "running":
                 self._start(stored)
             return stored
         finally:
@@ -328,6 +353,7 @@ class BackgroundWorker:
             settings=self._settings,
             observability=self._observability,
             read_events=self._read_events,
+            begin_turn=self._begin_turn,
         )
         if self._draining_since is not None:
             attempt.drain()
@@ -351,9 +377,16 @@ class BackgroundWorker:
             self.wake()
 
     async def _perform(self, attempt: Attempt) -> None:
-        self._observability.metrics.count_attempt(await attempt.perform())
+        outcome = await attempt.perform()
+        self._observability.metrics.count_attempt(outcome)
         if self._webhook is not None:
             self._webhook.wake()
+        if attempt.turn is not None:
+            self._observability.metrics.count_turn(
+                _TURN_OUTCOMES.get(outcome, "dropped")
+            )
+            self.turns.notify(attempt.turn.place.conversation)
+            self.wake()
 
     async def _read_events(
         self, run_id: str
@@ -365,6 +398,24 @@ class BackgroundWorker:
             except DatabaseUnavailableError:
                 await asyncio.sleep(RETRY_INTERVAL)
 
+    async def _begin_turn(self, run_id: str, after: int | None) -> Turn:
+        """Begin the turn of a run, once the turns before it have ended.
+
+        Raises:
+            RequestError: 409: it can no longer be taken.
+        """
+        while True:
+            with contextlib.suppress(DatabaseUnavailableError):
+                place = await self.store.turns.place_of_run(run_id)
+                if place is None:
+                    raise conversation_changed()
+                earlier = await self.store.turns.begin(
+                    place, after, waits_for_persons=True
+                )
+                if earlier is not None:
+                    return Turn(place, earlier)
+            await asyncio.sleep(RETRY_INTERVAL)
+
     # --- Housekeeping -------------------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
@@ -372,6 +423,7 @@ class BackgroundWorker:
         started = time.monotonic()
         held = await self.store.renew(self._id, self.component.name)
         self._renewed_at = started
+        await self.store.turns.leave_late()
         self._unconfirmed_claims = (
             held.keys() - self._active.keys() - self._starting
         )
@@ -415,6 +467,9 @@ class BackgroundWorker:
         while await self.store.delete_ended(component, retention):
             pass
         while await self.store.states.remove_expired():
+            pass
+        kept = self._settings.conversations_retention
+        while await self.store.conversations.delete_old(component, kept):
             pass
 
     async def _repeat(

@@ -151,6 +151,10 @@ runs_commands = typer.Typer(
     no_args_is_help=True, help="Background runs of a service."
 )
 app.add_typer(runs_commands, name="runs")
+conversation_commands = typer.Typer(
+    no_args_is_help=True, help="Conversations that a service keeps."
+)
+app.add_typer(conversation_commands, name="conversations")
 deploy_commands = typer.Typer(
     no_args_is_help=True, help="Create and compare values of the Helm chart."
 )
@@ -1039,3 +1043,51 @@ def migrate_database() -> None:
     from podwright_service.cli import background
 
     background.migrate_database()
+
+
+@conversation_commands.command("list")
+def list_conversations(
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
+    as_json: AsJson = False,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
+) -> None:
+    """List your conversations, newest turn first: time of that turn, number of turns, bytes, and session."""
+    from podwright_service.cli import background, conversations
+
+    client = background.service_client(url, api_key)
+    conversations.list_conversations(client, limit, as_json=as_json)
+
+
+@conversation_commands.command("show")
+def show_conversation(
+    session: Annotated[str, typer.Argument(help="The session.")],
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
+) -> None:
+    """Print a conversation as JSON."""
+    from podwright_service.cli import background, conversations
+
+    client = background.service_client(url, api_key)
+    conversations.show_conversation(client, session)
+
+
+@conversation_commands.command("delete")
+def delete_conversations(
+    session: Annotated[
+        str | None, typer.Argument(help="Your session; or give --user.")
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            help="Delete all conversations of a user, of all callers; needs the scope `erase`."
+        ),
+    ] = None,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
+) -> None:
+    """Delete a conversation, or all of a user, with all that the service has stored of their runs."""
+    from podwright_service.cli import background, conversations
+
+    client = background.service_client(url, api_key)
+    conversations.delete_conversations(client, session, user)

@@ -12,7 +12,11 @@ from pydantic import SecretStr
 
 from podwright.data.text import printable
 from podwright.models import EVERY, Model
-from podwright_service.background import check_database, check_webhook
+from podwright_service.background import (
+    check_conversations,
+    check_database,
+    check_webhook,
+)
 from podwright_service.background.previous import load_previous
 from podwright_service.cli.console import (
     print_error,
@@ -79,6 +83,7 @@ def _check(settings: Settings) -> int:
     for warning in _warnings(settings, keys.callers):
         print_text(warning, sys.stderr)
     check_webhook(settings)
+    check_conversations(settings)
     check_database(settings)
     models: list[Model | str] = list(settings.allowed_models or ())
     if settings.component:

@@ -16,6 +16,9 @@ ALL_RUNS = "runs:all"
 RELAY = "runs:relay"
 """The scope with which a key with the scope `run` says for which caller it calls."""
 
+ERASE = "erase"
+"""The scope with which a key deletes the conversations of a user, those of all callers."""
+
 SCOPES: Mapping[str, tuple[str, ...]] = {
     "run": (
         "/run",
@@ -31,12 +34,15 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
         "/runs/{run_id}/cancel",
         "/runs/{run_id}/resume",
         "/runs/{run_id}/move",
+        "/conversations",
+        "/conversations/{session}",
     ),
     "approve": ("/runs/{run_id}/approve", "/runs/{run_id}/reject"),
     "blueprint": ("/run-blueprint", "/validate-blueprint"),
     "read": ("/info", "/metrics", "/openapi.json"),
     ALL_RUNS: (),
     RELAY: (),
+    ERASE: (),
 }
 """The paths that a key with each scope may use."""
 
@@ -58,6 +64,7 @@ SCOPE_OF: Mapping[str, str] = {
 APPROVERS_READ = ("/runs", "/runs/{run_id}")
 """What a key with the scope `approve` alone may read: the runs that wait for an approval."""
 
+_SESSION = re.compile(r"(?<=^/conversations/).+")
 _RUN_ID = re.compile(r"(?<=^/runs/)[^/]+")
 # the name of a model may have slashes
 _MODEL = re.compile(r"(?<=^/v1/models/).+")
@@ -82,6 +89,8 @@ def route_of(path: str) -> str:
     """Return the documented path for the path of a request, such as `/runs/{run_id}`; an unknown path stays."""
     if path.startswith(OPENAI_PREFIX):
         return _MODEL.sub("{model}", path.rstrip("/"), count=1)
+    if path.startswith("/conversations/"):
+        return _SESSION.sub("{session}", path, count=1)
     return _RUN_ID.sub("{run_id}", path, count=1)
 
 
@@ -90,6 +99,8 @@ def scopes_of(method: str, path: str) -> tuple[str, ...]:
     route = route_of(path)
     if route not in SCOPE_OF:
         return ()
+    if method == "DELETE" and route == "/conversations":
+        return (ERASE,)
     own = SCOPE_OF[route]
     if method == "GET" and route in APPROVERS_READ:
         return own, "approve"

@@ -214,6 +214,48 @@ class BackgroundRunPage(BaseModel):
     """The `cursor` of the next page; null on the last one."""
 
 
+class ListedConversation(BaseModel):
+    """A conversation that the service keeps."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    session: str
+    """The caller's name of it; of responses that go on from each other, the id of the first one."""
+    turns: int
+    bytes: int
+    """The size of its messages as JSON."""
+    created_at: datetime
+    updated_at: datetime
+    """When its last turn ended."""
+
+
+class ShownConversation(ListedConversation):
+    """A conversation with its messages."""
+
+    messages: list[Object]
+    """The messages of its turns, oldest first, as `messages` of a trace has them."""
+
+
+class ConversationPage(BaseModel):
+    """A page of conversations, the one with the newest turn first."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    conversations: list[ListedConversation]
+    next: str | None
+    """The `cursor` of the next page; null on the last one."""
+
+
+class Deletion(BaseModel):
+    """What was deleted."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    conversations: int
+    runs: int
+    """Background runs."""
+
+
 class DecisionRequest(RunDecision):
     """Decide about what a run waits for."""
 

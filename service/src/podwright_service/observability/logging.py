@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import logging.config
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -236,6 +236,29 @@ def log_runs(settings: Settings) -> Subscriber:
                 pass
 
     return handle
+
+
+def log_deletion(
+    component: str, caller: str, deleted: Mapping[str, int]
+) -> None:
+    """Write a line for conversations that a caller has deleted, without their names.
+
+    Args:
+        component: Their component.
+        caller: The name of the API key; empty if it has none.
+        deleted: How much was deleted, by kind.
+    """
+    log = _standard_logger()
+    if structlog.is_configured():
+        log = structlog.get_logger()
+    fields: dict[str, Any] = {
+        "logger": _RUN_LOGGER,
+        "component": component,
+        **deleted,
+    }
+    if caller:
+        fields["caller"] = caller
+    log.info("conversations deleted", **fields)
 
 
 def log_action(event: str, run_id: str, component: str, caller: str) -> None:

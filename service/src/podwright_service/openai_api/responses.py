@@ -38,10 +38,18 @@ class ResponseObject:
     Args:
         answer: The answer.
         request: The request, which the response repeats.
+        is_stored: Whether another request can go on from it.
     """
 
-    def __init__(self, answer: Answer, request: ResponsesRequest) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        request: ResponsesRequest,
+        *,
+        is_stored: bool = False,
+    ) -> None:
         self._answer = answer
+        self._is_stored = is_stored
         self._request = request
         self._created = int(time.time())
 
@@ -209,7 +217,7 @@ class ResponseObject:
             "status": "in_progress",
             "incomplete_details": None,
             "model": request.model,
-            "previous_response_id": None,
+            "previous_response_id": _text(request.previous_response_id) or None,
             "instructions": request.instructions,
             "output": [],
             "error": None,
@@ -227,7 +235,7 @@ class ResponseObject:
             "usage": None,
             "max_output_tokens": request.max_output_tokens,
             "max_tool_calls": None,
-            "store": False,
+            "store": self._is_stored,
             "background": False,
             "service_tier": "default",
             "metadata": request.metadata or {},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import Discriminator, Field, JsonValue, Tag
 
 from podwright.connection.schemas import Object
 from podwright.data.json_data import as_object
+from podwright.data.text import short_repr
 from podwright.errors import Problem
 from podwright.messages.conversation import MAX_MESSAGES
 from podwright_service.http.errors.problems import RequestError
@@ -45,6 +48,8 @@ from podwright_service.openai_api.values import (
     TokenLimit,
     only_empty,
 )
+
+_RESPONSE_ID = re.compile("resp_([0-9a-f]{32})")
 
 
 class ResponsesFormat(JSONSchemaFormat):
@@ -154,7 +159,7 @@ InputItem = Annotated[
 
 
 class ResponsesRequest(OpenAIRequest):
-    """A request of Responses, of which nothing is stored."""
+    """A request of Responses."""
 
     format_pointer = "/text/format"
 
@@ -176,13 +181,46 @@ class ResponsesRequest(OpenAIRequest):
     include: list[str] | None = None
     """`reasoning.encrypted_content` adds thoughts to be sent back, if they are shown; others have no effect."""
     store: bool | None = None
-    """Has no effect: nothing is stored, as the response says."""
+    """Whether a response can be gone on from, if the service keeps conversations; otherwise nothing is stored. The
+    response says so."""
     stream_options: StreamOptions | None = None
     max_tool_calls: NotSupported = None
-    previous_response_id: NotStored = None
+    previous_response_id: JsonValue = None
+    """The response that this one goes on from, if the service keeps conversations."""
     conversation_: NotStored = Field(default=None, alias="conversation")
     background: NotInBackground = None
     prompt: NotSupported = None
+
+    def previous_run(self) -> str | None:
+        """The run of the response that this one goes on from; None if it goes on from none.
+
+        Raises:
+            RequestError: 400: it is not the id of a response here.
+        """
+        given = self.previous_response_id
+        if not given:
+            return None
+        match = _RESPONSE_ID.fullmatch(str(given))
+        if match is None:
+            raise previous_not_found(given)
+        return match[1]
+
+    def check_not_stored(self) -> None:
+        """Check that the request goes on from no response, because none is stored.
+
+        Raises:
+            RequestValidationError: It does.
+        """
+        if self.previous_response_id:
+            name = "previous_response_id"
+            details = {
+                "type": "value_error",
+                "loc": ("body", name),
+                "msg": NOT_STORED,
+                "input": self.previous_response_id,
+            }
+            body = {name: self.previous_response_id}
+            raise RequestValidationError([details], body=body)
 
     def own_settings(self) -> Sequence[Setting]:
         """See `OpenAIRequest.own_settings`."""
@@ -229,6 +267,25 @@ class ResponsesRequest(OpenAIRequest):
                 messages.append(Placed(pointer, message))
                 thoughts = {}
         return conversation
+
+
+def previous_not_found(given: object) -> RequestError:
+    """Return the error about a response that cannot be gone on from, in OpenAI's words.
+
+    Args:
+        given: What the client takes for its id.
+    """
+    problem = Problem(
+        "/previous_response_id",
+        f"Previous response with id {short_repr(given)} not found.",
+    )
+    return RequestError(
+        400,
+        "previous_response_not_found",
+        problem.detail,
+        "Send the whole conversation, or the id of a response that was stored and not deleted, with the same API key.",
+        problems=[problem],
+    )
 
 
 def _not_stored_error(pointer: str) -> RequestError:

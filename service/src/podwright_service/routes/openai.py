@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -15,13 +16,16 @@ from pydantic import BaseModel
 from podwright.data.json_data import to_json_bytes
 from podwright.errors import ModelRefusedError
 from podwright.messages.usage import NO_USAGE, Usage
-from podwright.run.run import Task
+from podwright_service.conversations.requested import keeps_conversations
+from podwright_service.conversations.values import AskedTurn, Place
 from podwright_service.execution import (
     RequestedRun,
     compute_for,
     execute_request,
     new_run_id,
+    repeated_run,
 )
+from podwright_service.http.access.auth import owner_of
 from podwright_service.http.errors.problems import ProblemDetails, RequestError
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.query import CheckedRoute
@@ -34,7 +38,10 @@ from podwright_service.openai_api.responses import (
     ResponseEvents,
     ResponseObject,
 )
-from podwright_service.openai_api.responses_request import ResponsesRequest
+from podwright_service.openai_api.responses_request import (
+    ResponsesRequest,
+    previous_not_found,
+)
 from podwright_service.origin import Sender, origin_of
 from podwright_service.routes.openai_responses import NO_MODEL, OPENAI_RESPONSES
 from podwright_service.routes.responses import run_headers
@@ -96,31 +103,30 @@ def _entry(name: str) -> ModelEntry:
 )
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Run the served component, as OpenAI's Chat Completions."""
-    task, answer = await _prepare(request, body)
+    run, answer = await _prepare(request, body)
     if body.stream:
         with_usage = bool(
             body.stream_options and body.stream_options.include_usage
         )
         chunks = Chunks(answer, body.model, with_usage=with_usage)
-        return await _stream(
-            request, body, task, answer=answer, protocol=chunks
-        )
-    text, usage = await _run(request, body, task, answer)
+        return await _stream(request, body, run, answer=answer, protocol=chunks)
+    text, usage = await _run(request, body, run, answer)
     return _response(answer, usage, completion(answer, body.model, text, usage))
 
 
 @router.post("/responses/", include_in_schema=False)
 @router.post("/responses", response_class=Response, responses=OPENAI_RESPONSES)
 async def responses(request: Request, body: ResponsesRequest) -> Response:
-    """Run the served component, as OpenAI's Responses; nothing is stored."""
-    task, answer = await _prepare(request, body)
-    state = ResponseObject(answer, body)
+    """Run the served component, as OpenAI's Responses; responses are stored if the service keeps conversations."""
+    run, answer = await _prepare(request, body)
+    is_stored = keeps_conversations(get_runtime(request))
+    state = ResponseObject(
+        answer, body, is_stored=is_stored and body.store is not False
+    )
     if body.stream:
         events = ResponseEvents(state)
-        return await _stream(
-            request, body, task, answer=answer, protocol=events
-        )
-    text, usage = await _run(request, body, task, answer)
+        return await _stream(request, body, run, answer=answer, protocol=events)
+    text, usage = await _run(request, body, run, answer)
     return _response(answer, usage, state.whole(text, usage))
 
 
@@ -142,7 +148,7 @@ async def responses_get() -> None:
 
 async def _prepare(
     request: Request, body: ChatRequest | ResponsesRequest
-) -> tuple[Task, Answer]:
+) -> tuple[RequestedRun, Answer]:
     runtime = get_runtime(request)
     settings = runtime.settings
     component = runtime.component
@@ -152,18 +158,58 @@ async def _prepare(
         task = await compute_for(request, make)
     else:
         task = make()
+    run = await repeated_run(request, component)
+    if run is None:
+        run = RequestedRun(task, new_run_id())
+        if isinstance(body, ResponsesRequest):
+            run = await _in_conversation(request, body, run)
     answer = Answer(
         component,
         task,
-        run_id=new_run_id(),
+        run_id=run.run_id,
         tool=body.forced_tool(),
         show_reasoning=settings.show_reasoning,
     )
-    return task, answer
+    return run, answer
+
+
+async def _in_conversation(
+    request: Request, body: ResponsesRequest, run: RequestedRun
+) -> RequestedRun:
+    """Return the run of a request of Responses as a turn of a conversation, or with the one that it goes on from.
+
+    Raises:
+        RequestError: 400: the response that it goes on from does not exist.
+        RequestValidationError: There are none here.
+    """
+    runtime = get_runtime(request)
+    component = runtime.component
+    if not keeps_conversations(runtime) or runtime.background is None:
+        body.check_not_stored()
+        return run
+    conversations = runtime.background.store.conversations
+    previous: Place | None = None
+    run_id = body.previous_run()
+    if run_id is not None:
+        turn = await conversations.find_run(
+            component.name, owner_of(request), run_id
+        )
+        if turn is None:
+            raise previous_not_found(body.previous_response_id)
+        previous = turn.place
+    if body.store is not False:
+        session = f"resp_{run.run_id}"
+        asked = AskedTurn(session, previous, messages="/input")
+        return replace(run, turn=asked)
+    task = run.task
+    if previous is not None:
+        earlier = await conversations.earlier(previous)
+        task = task.in_conversation(earlier.messages, earlier.state)
+    return replace(run, task=task, turn=AskedTurn(is_kept=False))
 
 
 async def _run(
-    request: Request, sender: Sender, task: Task, answer: Answer
+    request: Request, sender: Sender, run: RequestedRun, answer: Answer
 ) -> tuple[str | None, Usage]:
     """The text of the answer, None if the model refused instead, and what the run used."""
     runtime = get_runtime(request)
@@ -171,7 +217,7 @@ async def _run(
     work = execute_request(
         request,
         runtime.component,
-        RequestedRun(task, answer.run_id),
+        run,
         origin=origin,
         subscribers=(answer.read,),
     )
@@ -212,14 +258,13 @@ class _Protocol(Protocol):
 async def _stream(
     request: Request,
     sender: Sender,
-    task: Task,
+    run: RequestedRun,
     *,
     answer: Answer,
     protocol: _Protocol,
 ) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
     async with contextlib.AsyncExitStack() as cleanup:
-        run = RequestedRun(task, answer.run_id)
         beginning = begun_stream(request, run, sender)
         stream = await cleanup.enter_async_context(beginning)
         events = _events(request, stream, answer, protocol)

@@ -155,6 +155,10 @@ DATABASE_PROBLEMS = problems(
 """The error responses of the routes of all background runs."""
 READ_PROBLEMS = DATABASE_PROBLEMS | problems({404: "There is no such run."})
 """Those of a route that reads a background run."""
+CONVERSATION_PROBLEMS = DATABASE_PROBLEMS | problems(
+    {404: "There is no such conversation."}
+)
+"""Those of a route of one conversation."""
 CHANGE_PROBLEMS = READ_PROBLEMS | problems(
     {409: "The run is in another state, or waits in another attempt."}
 )

@@ -13,6 +13,7 @@ from fastapi.sse import format_sse_event
 
 from podwright.components import Component
 from podwright.data.json_data import to_json_bytes
+from podwright.messages.headers import REPLAYED
 from podwright.run.result import ExecutionResult
 from podwright_service.execution import (
     RequestedRun,
@@ -195,6 +196,8 @@ async def _run(
     run = await requested_run(request, component, body)
     result = await perform_run(request, component, run, body=body, trace=trace)
     headers = run_headers(run.run_id, result.usage, result.finish_reason)
+    if run.result is not None:
+        headers[REPLAYED] = "true"
     return Response(
         _content(request, component, result, as_data),
         headers=headers,

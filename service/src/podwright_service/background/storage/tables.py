@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -211,6 +212,11 @@ states = Table(
     Column("resume_path", JSON(none_as_null=True)),
     Column("question", JSON(none_as_null=True)),
     Column("used_at", Float, comment="when a run went on from it"),
+    Column(
+        "turn",
+        JSON(none_as_null=True),
+        comment="the turn of a conversation that the run is",
+    ),
     Index("podwright_states_by_time", "expires_at"),
 )
 """The states of runs of requests that have stopped, or wait for a person; of a sealed one only that it was used."""
@@ -271,3 +277,89 @@ run_events = Table(
     Column("seq", Integer, primary_key=True),
     Column("event", JSON, nullable=False),
 )
+
+conversations = Table(
+    "podwright_conversations",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("component", String, nullable=False),
+    Column(
+        "owner",
+        String,
+        nullable=False,
+        comment="what identifies the caller; empty without API keys",
+    ),
+    Column("session", String, nullable=False, comment="the caller's name"),
+    Column(
+        "state",
+        JSON,
+        nullable=False,
+        default=dict,
+        comment="what functions of the last turn have left for the next one",
+    ),
+    Column(
+        "places",
+        Integer,
+        nullable=False,
+        default=0,
+        comment="how many turns have been asked for: the number of the next",
+    ),
+    Column("turns", Integer, nullable=False, default=0),
+    Column("messages", Integer, nullable=False, default=0),
+    Column(
+        "size",
+        BigInteger,
+        nullable=False,
+        default=0,
+        comment="bytes of its messages as JSON",
+    ),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False, comment="end of the last turn"),
+    UniqueConstraint(
+        "component",
+        "owner",
+        "session",
+        name="podwright_conversations_by_session",
+    ),
+    Index("podwright_conversations_by_time", "component", "updated_at", "id"),
+)
+
+turns = Table(
+    "podwright_turns",
+    metadata,
+    Column("conversation", String(32), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("run_id", String(32), nullable=False),
+    Column("user", String, nullable=False, comment="for whom the run is"),
+    Column(
+        "worker",
+        String(32),
+        comment="the process that performs it; null of a background run, and while it waits for a person",
+    ),
+    Column(
+        "waits_until",
+        Float,
+        comment="until when it holds its place for a person",
+    ),
+    Column(
+        "idempotency_key",
+        String(64),
+        comment="SHA-256 of the caller and its key, if it sent one",
+    ),
+    Column(
+        "fingerprint",
+        String(64),
+        comment="SHA-256 of the request with that key",
+    ),
+    Column("created_at", Float, nullable=False),
+    Column("ended_at", Float, comment="null while it waits or runs"),
+    Column("messages", JSON(none_as_null=True), comment="its own"),
+    Column(
+        "result",
+        JSON(none_as_null=True),
+        comment="that of the run, for a request that is repeated",
+    ),
+    Index("podwright_turns_by_run", "run_id"),
+    Index("podwright_turns_by_key", "idempotency_key"),
+)
+"""The turns of conversations: those that have ended are the conversation, the others its queue."""

@@ -258,6 +258,9 @@ def stored_problem_of(
         shown: The setting `provider_errors`.
     """
     path = f"/runs/{run_id}"
+    if isinstance(error, RequestError):
+        # of the conversation that the run is a turn of
+        return _of_request_error(path, error).model_dump(exclude_unset=True)
     if not isinstance(error, PodwrightError):
         return _unexpected(path).model_dump(exclude_unset=True)
     problem = _of_podwright_error(path, error)

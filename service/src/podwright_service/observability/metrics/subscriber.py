@@ -275,6 +275,10 @@ class Metrics:
         """Count an attempt of a background run that ended, with how."""
         self._record(table.BACKGROUND_ATTEMPTS, 1, *self._served, outcome)
 
+    def count_turn(self, outcome: str) -> None:
+        """Count a turn of a kept conversation that ended or paused, with how."""
+        self._record(table.CONVERSATION_TURNS, 1, *self._served, outcome)
+
     def count_rejection(self, caller: str) -> None:
         """Count a background run that a person has ended while it waited.
 

@@ -415,6 +415,12 @@ BACKGROUND_ATTEMPTS = _row(
     "Attempts of background runs that ended, by outcome.",
     "outcome",
 )
+CONVERSATION_TURNS = _row(
+    "conversation_turns_total",
+    "counter",
+    "Turns of kept conversations that ended or paused, by outcome.",
+    "outcome",
+)
 DELIVERIES = _row(
     "webhook_deliveries_total",
     "counter",

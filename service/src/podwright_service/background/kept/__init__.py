@@ -1,0 +1,1 @@
+"""The conversations that the service keeps, in the database; see `podwright_service.conversations`."""
