@@ -11,6 +11,7 @@ from .errors import (
     PodwrightError,
     RunCancelledError,
 )
+from .estimates.estimate import Estimate, estimate
 from .events import Event, EventManager, subscribe
 from .folders.loader import load
 from .functions.run_context import RunContext, run_attributes
@@ -52,6 +53,7 @@ __all__ = [
     "ConditionStep",
     "Conductor",
     "EchoModel",
+    "Estimate",
     "Event",
     "EventManager",
     "ExecutionResult",
@@ -84,6 +86,7 @@ __all__ = [
     "call_key",
     "conditions",
     "errors",
+    "estimate",
     "events",
     "load",
     "models",

@@ -241,6 +241,47 @@ async def holds(
     return result
 
 
+def decide(
+    reference: Mapping[str, Any],
+    values: Mapping[str, Any],
+    conditions: Conditions,
+) -> bool | None:
+    """Return whether a condition holds, as far as that follows from some values; None if it depends on others.
+
+    The caller's functions are not called. Takes as long as the texts that are compared are large.
+
+    Args:
+        reference: The condition as `{"name": …, "args": {…}}`.
+        values: The values that are known.
+        conditions: The caller's conditions by name.
+    """
+    name = str(reference["name"])
+    args = cast("dict[str, Any]", reference.get("args", {}))
+    if name in conditions:
+        return None
+    if name == "not":
+        result = decide(args["condition"], values, conditions)
+        return None if result is None else not result
+    if name in ("all", "any"):
+        decisive = name == "any"
+        results = [
+            decide(inner, values, conditions) for inner in args["conditions"]
+        ]
+        if decisive in results:
+            return decisive
+        return None if None in results else not decisive
+    for text in values_in(args):
+        if isinstance(text, str) and any(
+            find_name(each, values) is None for each in names(text)
+        ):
+            return None
+    try:
+        return _compare(name, args, values)[0]
+    except PodwrightError:
+        # the run will fail here
+        return None
+
+
 def _compare(name: str, args: _Values, context: _Values) -> tuple[bool, int]:
     """The result of a built-in comparison, and how many characters it compared."""
     comparison, names_of_arguments = _COMPARISONS[name]

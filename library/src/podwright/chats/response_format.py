@@ -314,6 +314,20 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
         return ResponseFormat(response_model)
 
 
+def output_schema(response_model: Any) -> OutputSchema | None:
+    """Return the schema that a model is given for a `response_model`; None for text. Takes milliseconds.
+
+    Raises:
+        InputError: See `response_format`.
+    """
+    if response_model is None or response_model is str:
+        return None
+    if isinstance(response_model, dict):
+        text = json.dumps(response_model)
+        return _cached_format_of_text(text, patterns=True).schema
+    return ResponseFormat(response_model).schema
+
+
 async def _format_of_schema(
     schema: JsonMapping, *, patterns: bool
 ) -> ResponseFormat:

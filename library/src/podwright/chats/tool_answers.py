@@ -14,15 +14,16 @@ from podwright.errors import MCPServerError, PodwrightError, Refusal
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart
 from podwright.models.offline.media_tokens import estimate_media
-from podwright.models.offline.offline import estimate_tokens
+from podwright.models.offline.offline import (
+    BYTES_PER_TOKEN,
+    estimate_tokens,
+)
 
 MAX_REASON = 1_000
 """Characters of the reason of a failure: the text of an exception may be a whole response."""
 Content = str | tuple[ContentPart, ...]
 """A result as a model gets it: a text, or texts, images, files and audio."""
 _LEFT_OUT = "left out: the result is too long]"
-_BYTES_PER_TOKEN = 4
-"""As in the estimates of tokens."""
 
 
 def must_end_run(error: BaseException) -> bool:
@@ -85,7 +86,7 @@ def cut_result(text: str, most_tokens: int | None) -> str:
     tokens = estimate_tokens(text)
     if tokens <= most_tokens:
         return text
-    kept = text.encode("utf-8", "replace")[: most_tokens * _BYTES_PER_TOKEN]
+    kept = text.encode("utf-8", "replace")[: most_tokens * BYTES_PER_TOKEN]
     shown = kept.decode("utf-8", "ignore")
     return f"{shown}\n[The result was cut: it has about {tokens} tokens, of which the first {most_tokens} are shown.]"
 

@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 
 from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.chats.chat import Chat
+from podwright.chats.chat_estimate import ChatEstimate, tool_turn
 from podwright.chats.hooks import Hooks
 from podwright.chats.transfers import active_agent
 from podwright.components.handoffs import (
@@ -28,6 +29,7 @@ from podwright.components.handoffs import (
 )
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.data.tool_names import transfer_tool_names
+from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.kinds import Kind
 from podwright.mcp.attach import attach_mcp
 from podwright.models import Model
@@ -221,6 +223,13 @@ class Agent(ModelComponent):
     def members(self) -> Mapping[str, Component]:
         """The agents that its runs may get to by handoffs, by name."""
         return self._reached
+
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return what its chat needs."""
+        tools = list(self._tools.values())
+        chat = ChatEstimate(walk, self, given, [tool.schema for tool in tools])
+        answer = chat.answer(tool_turn(walk, tools))
+        return Forecast(chat.need, answer)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers, or hands the conversation over to another agent.

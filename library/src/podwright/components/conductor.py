@@ -11,25 +11,29 @@ from collections.abc import (
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NotRequired
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.chats.chat import Chat
+from podwright.chats.chat_estimate import ChatEstimate, tool_turn
 from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.data.names import INPUT
 from podwright.data.text import did_you_mean, short_repr
 from podwright.data.tool_names import REVISE_PLAN, skill_tool_names
-from podwright.errors import ConfigurationError, InputsError
+from podwright.errors import ConfigurationError, ContextError, InputsError
+from podwright.estimates.sizes import Size, known_in
+from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.models.fallback import mark_provider
+from podwright.models.offline.offline import MESSAGE_TOKENS
 from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
@@ -132,6 +136,65 @@ class Conductor(TeamComponent, ModelComponent):
         """Its skills by name."""
         return {skill.name: skill for skill in self._skills.values()}
 
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return what its chat needs, and the runs of its skills: usually one of each."""
+        values = given.every_value
+        purposes = {
+            name: _likely_purpose(name, skill, walk, values)
+            for name, skill in self._skills.items()
+        }
+        tools = [
+            _skill_tool(
+                skill,
+                _not_called,
+                name=name,
+                description=purposes[name],
+                values=values,
+            )
+            for name, skill in self._skills.items()
+        ]
+        plan_type = _plan_type(tuple(self._skills))
+        if self.planning:
+            tools.append(_revision_tool(plan_type, _not_called))
+        tools += self._tools.values()
+        chat = ChatEstimate(walk, self, given, [tool.schema for tool in tools])
+        if self.planning:
+            question = Size.of(_plan_request(purposes)).tokens
+            plan = chat.ask(question, plan_type)
+            order = Size.of(f"The plan:\n{_PLAN_ORDER}").tokens
+            chat.add_aside(plan + order + MESSAGE_TOKENS)
+        turn = chat.turn_of_runs(
+            [
+                walk.run(skill, self._given_to(skill, chat, walk, given))
+                for skill in self._skills.values()
+            ],
+            tool_turn(walk, list(self._tools.values())),
+        )
+        answer = chat.answer(turn, usual_turns=len(self._skills))
+        return Forecast(chat.need, answer)
+
+    def _given_to(
+        self, skill: Component, chat: ChatEstimate, walk: Walk, given: Given
+    ) -> Given:
+        """Return what a skill is given: a task, and perhaps inputs, that the model writes."""
+        task = chat.written
+        values = given.every_value
+        inputs = {
+            name: task for name in skill.inputs.required if name not in values
+        }
+        earlier: Sequence[Message] = ()
+        further = 0
+        if skill.name in self._in_conversation:
+            earlier = given.earlier
+            further = given.message_tokens(self.instructions)
+        return walk.given(
+            skill,
+            {INPUT: task, **inputs} if inputs else task,
+            values,
+            earlier=earlier,
+            further_tokens=further,
+        )
+
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
         chat = await Chat.begin(run, self, task)
@@ -155,12 +218,7 @@ class Conductor(TeamComponent, ModelComponent):
         if self.planning:
             plan_type = _plan_type(tuple(self._skills))
             await self._make_plan(chat, plan_type, state)
-            tools[REVISE_PLAN] = _tool(
-                REVISE_PLAN,
-                description="Replace the rest of the plan.",
-                arguments=_adapter(plan_type),
-                function=state.revise,
-            )
+            tools[REVISE_PLAN] = _revision_tool(plan_type, state.revise)
         tools.update(await prepare_tools(self._tools))
         return await chat.answer(tools)
 
@@ -168,20 +226,29 @@ class Conductor(TeamComponent, ModelComponent):
         self, chat: Chat, plan_type: Any, state: _PlanState
     ) -> None:
         run = state.run
-        skills = "\n".join(
-            f"- {name}: {_purpose(name, skill, state.values)}"
+        purposes = {
+            name: _purpose(name, skill, state.values)
             for name, skill in self._skills.items()
-        )
-        request = (
-            "First make a plan: the steps in order, each with the skill that does it and its task.\n"
-            f"The skills are:\n{skills}"
-        )
+        }
         with run.step("plan", "plan", run.path):
-            state.replace(await chat.ask(request, plan_type))
-        order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
+            state.replace(await chat.ask(_plan_request(purposes), plan_type))
         chat.messages.add_asides(
-            Message("assistant", f"The plan:\n{state.text()}"), order
+            Message("assistant", f"The plan:\n{state.text()}"), _PLAN_ORDER
         )
+
+
+def _plan_request(purposes: Mapping[str, str]) -> str:
+    """Return the request for a plan, given what each skill is for."""
+    skills = "\n".join(
+        f"- {name}: {purpose}" for name, purpose in purposes.items()
+    )
+    return (
+        "First make a plan: the steps in order, each with the skill that does it and its task.\n"
+        f"The skills are:\n{skills}"
+    )
+
+
+_PLAN_ORDER = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
 
 
 @dataclass(slots=True)
@@ -254,6 +321,8 @@ class _PlanState:
         return False
 
 
+_LONGEST_PURPOSE = 100_000
+"""Characters that stand for the purpose of a skill in an estimate."""
 TASK = "task"
 """The argument of a skill's tool that has the task; a skill that declares an input of this name gets it there, too."""
 
@@ -357,6 +426,16 @@ def _skill_tool(
     )
 
 
+def _revision_tool(plan_type: Any, function: Callable[..., Any]) -> Tool:
+    """Make the tool that replaces the plan."""
+    return _tool(
+        REVISE_PLAN,
+        description="Replace the rest of the plan.",
+        arguments=_adapter(plan_type),
+        function=function,
+    )
+
+
 def _tool(
     name: str,
     *,
@@ -427,6 +506,22 @@ def _purpose(name: str, skill: Component, values: JsonMapping) -> str:
     if name == skill.name:
         return line
     return f"{skill.name}: {line}"
+
+
+def _likely_purpose(
+    name: str, skill: Component, walk: Walk, values: Mapping[str, Size]
+) -> str:
+    """Return what a skill is for, or a text as long as that if not all is known that it says."""
+    try:
+        return _purpose(name, skill, known_in(values))
+    except ContextError:
+        line = cast("ModelComponent", skill).instructions.strip()
+        size = walk.text(line.splitlines()[0], values).bytes
+        return "x" * min(size, _LONGEST_PURPOSE)
+
+
+def _not_called(**arguments: Any) -> None:
+    """Stand for the function of a tool whose schema is all that is asked of it."""
 
 
 def _skill_entries(

@@ -24,6 +24,7 @@ from podwright.errors import (
     ModelResponseError,
     OutputError,
 )
+from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.functions.callables import call_function
 from podwright.functions.run_context import (
     ContextParameter,
@@ -123,6 +124,10 @@ class FunctionAgent(PromptComponent):
     def reported_models(self) -> tuple[str, ...]:
         """Names of the models that it reports."""
         return self._reported_models
+
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return that nobody knows what its function needs."""
+        return walk.unknown_run(f"what the function of '{self.name}' runs")
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Call the function, or take what it returned in an earlier attempt of the run."""

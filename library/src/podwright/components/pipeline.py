@@ -18,6 +18,9 @@ from podwright.chats.hooks import OUTPUT, Hooks, read_changed
 from podwright.chats.response_format import response_format
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import to_json_data, to_text
+from podwright.estimates.need import Need
+from podwright.estimates.sizes import Size
+from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.kinds import Kind
 from podwright.run.component import Component
 from podwright.run.options import DescribedOptions, parse_arguments
@@ -82,6 +85,28 @@ class Pipeline(TeamComponent):
     def members(self) -> Mapping[str, Component]:
         """Its agents by name."""
         return {step.name: step for step in self._steps}
+
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return what its agents need, each with the answer of the one before."""
+        data: Size | Mapping[str, Size] = given.content or given.named
+        need = Need()
+        answer = Size(0)
+        for index, step in enumerate(self._steps):
+            is_last = index == len(self._steps) - 1
+            forecast = walk.run(
+                step,
+                walk.given(
+                    step,
+                    data,
+                    given.every_value,
+                    earlier=given.earlier if index == 0 else (),
+                    response_model=given.response_model if is_last else None,
+                ),
+            )
+            need += forecast.need
+            answer = forecast.answer
+            data = answer
+        return Forecast(need, answer)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the agents one after the other; the last one gives the answer."""

@@ -176,7 +176,54 @@ def fill(
         return template
     _refuse_unfilled(template, context, where)
     filler = _Filler(context, where, longest)
-    return _NAME.sub(filler.replace, _undouble_objects(template))
+    return _substitute(template, context, filler.text)
+
+
+def split(
+    template: str, known: Collection[str]
+) -> tuple[str, list[Expression]]:
+    """Return the text of a template without its values, and the expressions that fill it, one for each place.
+
+    Args:
+        template: The template.
+        known: The names that have a value.
+    """
+    places: list[Expression] = []
+
+    def leave_out(expression: Expression) -> str:
+        places.append(expression)
+        return ""
+
+    return _substitute(template, known, leave_out), places
+
+
+def _substitute(
+    template: str, known: Collection[str], text_of: Callable[[Expression], str]
+) -> str:
+    """Replace each expression by a text, and undouble literal braces.
+
+    Args:
+        template: The template.
+        known: The names that have a value.
+        text_of: Returns the text for an expression.
+    """
+
+    def replace(match: _Match) -> str:
+        expression = parse_expression(match[2])
+        if expression is None:
+            return match[0]
+        if _pairs(match) % 2 == 0:
+            return _inside_braces(match, expression.text)
+        is_own = find_name(expression.name, known) is not None
+        is_of_run = expression.is_of_run and not _is_code(
+            match.string, match.start()
+        )
+        if not is_own and not is_of_run:
+            # only code may lack a value
+            return _inside_braces(match, f"{{{expression.text}}}")
+        return _inside_braces(match, text_of(expression))
+
+    return _NAME.sub(replace, _undouble_objects(template))
 
 
 def _refuse_unfilled(template: str, context: Context, where: str) -> None:
@@ -228,7 +275,7 @@ def fill_data(value: Any, context: Context, where: str) -> Any:
 
 
 def only_name(text: str) -> Expression | None:
-    """The name with fields that a text is nothing but; None if it is anything else."""
+    """Return the name with fields that a text is nothing but; None if it is anything else."""
     match = _NAME.fullmatch(text)
     if match is None or _braces(match) != (1, 1):
         return None
@@ -338,25 +385,14 @@ class _Filler:
         self._repeated = 0
         self._seen = set[str]()
 
-    def replace(self, match: _Match) -> str:
-        expression = parse_expression(match[2])
-        if expression is None:
-            return match[0]
-        if _pairs(match) % 2 == 0:
-            return _inside_braces(match, expression.text)
-        is_own = find_name(expression.name, self._context) is not None
-        is_of_run = expression.is_of_run and not _is_code(
-            match.string, match.start()
-        )
-        if not is_own and not is_of_run:
-            # only code may lack a value
-            return _inside_braces(match, f"{{{expression.text}}}")
+    def text(self, expression: Expression) -> str:
+        """Return the value of an expression as text."""
         value = value_of(expression, self._context, self._where)
         text = to_shown_text(value)
         if self._longest is not None:
             text = truncate(text, self._longest)
         self._count(expression.text, len(text))
-        return _inside_braces(match, text)
+        return text
 
     def _count(self, expression: str, length: int) -> None:
         self._length += length

@@ -120,6 +120,10 @@ class Model(ABC):
         """
         return None
 
+    def context_window(self) -> int | None:
+        """The most tokens that a request and its answer may have together; None if that is not known."""
+        return None
+
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` with this model in USD, by default as the file of `PODWRIGHT_PRICES` says.
 

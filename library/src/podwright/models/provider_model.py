@@ -166,6 +166,10 @@ class ProviderModel(Model):
         """See `Model.stream`."""
         return await self.attempt(request, on_token, on_reasoning)
 
+    def context_window(self) -> int | None:
+        """See `Model.context_window`."""
+        return pricing.context_window(self.name)
+
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD at the usual price; None if the price is unknown."""
         return pricing.cost(self.name, usage, at_vendor=self.is_at_vendor)

@@ -33,6 +33,7 @@ from podwright.errors import (
     RemoteHopsError,
     RemoteTimeoutError,
 )
+from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.functions.run_context import RunAttributes
 from podwright.kinds import Kind
 from podwright.messages import headers
@@ -109,6 +110,10 @@ class Remote(PromptComponent):
         self._api_key = ReplaceableKey(
             _whose(name), options.get("api_key"), api_key_file
         )
+
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return that only its own service knows what it needs."""
+        return walk.unknown_run(f"the remote component '{self.name}'")
 
     def text(self, value: Any) -> str:
         """The last output of a remote workflow; the value of any other component."""

@@ -349,6 +349,52 @@ def _left_of(limit: _Amount | None, used: _Amount) -> _Amount | None:
     return limit - min(used, limit)
 
 
+def highest_cost(
+    cost_of: CostOf,
+    input_tokens: int,
+    output_tokens: int,
+    input_audio_tokens: int = 0,
+) -> float | None:
+    """Return the most that a model call may cost in USD; None if it is unknown.
+
+    The provider may write the input to a cache, and the output may be thoughts.
+
+    Args:
+        cost_of: The cost of a usage with the model.
+        input_tokens: Its input tokens.
+        output_tokens: Its output tokens.
+        input_audio_tokens: The input tokens that are audio.
+    """
+    highest = 0.0
+    for usage in _possible_usages(
+        input_tokens, output_tokens, input_audio_tokens
+    ):
+        cost = cost_of(usage)
+        if cost is None:
+            return None
+        highest = max(highest, cost)
+    return highest
+
+
+def lowest_cost(
+    cost_of: CostOf, input_tokens: int, output_tokens: int
+) -> float | None:
+    """Return the least that a model call costs in USD: the provider may have all of its input in a cache.
+
+    Args:
+        cost_of: The cost of a usage with the model.
+        input_tokens: Its input tokens.
+        output_tokens: Its output tokens.
+
+    Returns:
+        The cost; None if it is unknown.
+    """
+    plain = Usage(input_tokens, output_tokens)
+    cached = replace(plain, cached_input_tokens=input_tokens)
+    costs = [cost_of(plain), cost_of(cached)]
+    return min((cost for cost in costs if cost is not None), default=None)
+
+
 def _possible_usages(
     input_tokens: int, output_tokens: int, input_audio_tokens: int
 ) -> Iterator[Usage]:
@@ -444,7 +490,7 @@ class CallReservation(Reservation):
         if any(budget.limits_tokens for budget in self._budgets):
             input_tokens = estimate_input(request)
             self.input_audio_tokens = estimate_input_audio(request)
-            self._wanted = self._wanted or asked or _most_output_tokens(model)
+            self._wanted = self._wanted or asked or most_output_tokens(model)
         wanted = self._wanted or asked or ASSUMED_OUTPUT_TOKENS
         await self.reserve(input_tokens, wanted, model.cost)
         if self.output_tokens == (asked or wanted):
@@ -481,19 +527,13 @@ class CallReservation(Reservation):
         self._used = NO_USAGE
 
     def highest_cost(self, output_tokens: int) -> float | None:
-        """The most that the call may cost in USD with so many output tokens; None if it is unknown.
-
-        The provider may write the input to a cache, and the output may be thoughts.
-        """
-        highest = 0.0
-        for usage in _possible_usages(
-            self.input_tokens, output_tokens, self.input_audio_tokens
-        ):
-            cost = self._cost_of(usage)
-            if cost is None:
-                return None
-            highest = max(highest, cost)
-        return highest
+        """The most that the call may cost in USD with so many output tokens; None if it is unknown."""
+        return highest_cost(
+            self._cost_of,
+            self.input_tokens,
+            output_tokens,
+            self.input_audio_tokens,
+        )
 
     def use(self, usage: Usage) -> None:
         """Add the usage of an attempt that is over; one of which nothing has arrived does not count as an answer."""
@@ -513,8 +553,8 @@ class CallReservation(Reservation):
         self._has_answer = False
 
 
-def _most_output_tokens(model: Model) -> int:
-    """The output tokens to expect of a request without `max_tokens`."""
+def most_output_tokens(model: Model) -> int:
+    """Return the output tokens to expect of a request without `max_tokens`."""
     return model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
 
 

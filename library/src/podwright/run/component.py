@@ -75,6 +75,7 @@ from podwright.threads import compute
 from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from podwright.estimates.walk import Forecast, Given, Walk
     from podwright.functions.run_start import RunStart
     from podwright.mcp.entries import MCPSource
     from podwright.mcp.server import MCPServer
@@ -451,6 +452,15 @@ class Component(ABC):
         """
         task = await self.nested_task(data, values, response_model)
         return replace(task, messages=messages)
+
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return what a run needs, and the size of its answer; by default nobody knows.
+
+        Args:
+            walk: The walk, which is about one bound.
+            given: What the run is given, by sizes.
+        """
+        return walk.unknown_run(f"the {self.kind} '{self.name}'")
 
     @abstractmethod
     async def perform(self, run: Run, task: Task) -> Any:

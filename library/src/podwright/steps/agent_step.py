@@ -22,6 +22,7 @@ from podwright.data.text import did_you_mean
 from podwright.errors import Problem
 from podwright.messages.messages import CLOSED
 from podwright.messages.templates import fill_data
+from podwright.messages.usage import limits_of_blueprint
 from podwright.schemas.response_schema import response_schema_of
 from podwright.steps.base import (
     ANY_CHANGE,
@@ -36,6 +37,9 @@ from podwright.steps.blueprint_types import Limits, Name, Schema
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Size, Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.run.component import Component
     from podwright.workflows.frames import Scope, StepFrame
@@ -185,6 +189,38 @@ class AgentStep(Step):
             "agent": agent,
             "name": self.name or agent,
             "response_schema": schema,
+        }
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        agent = walk.agent(self.agent)
+        given = walk.given(
+            agent,
+            self._size_for(agent, walk, sizes),
+            sizes.values,
+            earlier=sizes.earlier if self.conversation else (),
+            response_model=self.response_schema,
+        )
+        limits = limits_of_blueprint(self.limits)
+        forecast = walk.run(agent, given, [limits] if limits else ())
+        sizes.write(self.stored_as, forecast.answer)
+        return forecast.need
+
+    def _size_for(
+        self, agent: Component, walk: Walk, sizes: Sizes
+    ) -> Size | Mapping[str, Size]:
+        """Return the sizes of `_input_for`."""
+        if self.input is None:
+            shown = sizes.visible()
+            if not agent.inputs:
+                return shown
+            taken = (INPUT, *agent.inputs.schemas)
+            return {name: shown[name] for name in taken if name in shown}
+        if isinstance(self.input, str):
+            return walk.input(self.input, sizes.values)
+        return {
+            name: walk.data(value, sizes.values)
+            for name, value in self.input.items()
         }
 
     @override

@@ -34,6 +34,9 @@ from podwright.steps.registry import StepBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.workflows.frames import Scope, StepFrame
@@ -194,6 +197,22 @@ class ApprovalStep(Step):
     @override
     def resolve_fields(self, references: References) -> JsonObject:
         return {"options": list(self.options), "edit": dict(self.edit)}
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        """Return what follows a rejection at most; the time until a person decides is not counted."""
+        for name in self.edit:
+            sizes.edit(name, walk.edited(name, sizes))
+        sizes.write_decision(
+            self.title, walk.decision(), is_shown=self.is_in_context
+        )
+        approved = sizes.part()
+        rejected = sizes.part()
+        need = walk.steps(self.on_reject or (), rejected)
+        if walk.bound == "most":
+            sizes.write_all([approved, rejected], largest=True)
+            return need
+        return need.times(0)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

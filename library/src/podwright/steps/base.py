@@ -17,6 +17,9 @@ from podwright.data.json_data import JsonMapping, JsonObject
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
     from podwright.errors import Problem
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.run.component import Component
     from podwright.workflows.frames import StepFrame
@@ -243,6 +246,15 @@ class Step(ABC):
             runner: Runs agents, functions and sequences of steps.
             frame: The context, the progress that is saved if the run stops, and the position of the step.
         """
+
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        """Return what a resolved step needs, and write the sizes of what it writes; by default, nobody knows.
+
+        Args:
+            walk: The walk, which is about one bound, and walks sequences of steps.
+            sizes: The context, by sizes.
+        """
+        return walk.unknown_step(self, sizes)
 
     def resolve(self, references: References) -> Self:
         """Return the step with names and defaults filled in; it refers to agents, functions and conditions by name.

@@ -24,6 +24,9 @@ from podwright.steps.registry import StepBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.workflows.frames import StepFrame
@@ -109,6 +112,13 @@ class ConditionStep(Step):
     def answering_agents(self) -> Iterator[AnsweringAgent]:
         yield from answering_in(self.then, _THEN)
         yield from answering_in(self.else_, _ELSE)
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        result = walk.decide(self.condition, sizes)
+        if result is None:
+            return walk.one_of([self.then, self.else_], sizes)
+        return walk.steps(self.then if result else self.else_, sizes)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

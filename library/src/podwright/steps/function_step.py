@@ -23,6 +23,9 @@ from podwright.steps.blueprint_types import FunctionName, MCPFunction, Name
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.workflows.frames import StepFrame
     from podwright.workflows.references import References
@@ -161,6 +164,13 @@ class FunctionStep(Step):
         if not isinstance(name, str):
             name = references.add_function(name)
         return {"function": name, "name": self.name or name}
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        called = str(_called(self.function, self.mcp))
+        need, result = walk.function(called)
+        sizes.write(self.stored_as, result)
+        return need
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

@@ -19,6 +19,9 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.steps.condition_step import ConditionLike
@@ -108,6 +111,19 @@ class LoopStep(Step):
     @override
     def resolve_fields(self, references: References) -> JsonObject:
         return {"until": references.resolve_condition(self.until)}
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        """Return what the iterations need: usually there is one, because nothing says how many are needed."""
+        sizes.extra[ITERATION] = walk.digits(self.max_iterations)
+        once = walk.steps(self.steps, sizes)
+        # the steps may have overwritten what it reads
+        result = walk.decide(self.until, sizes)
+        if result:
+            return once
+        most = self.max_iterations
+        number = most if result is False else walk.choose(1, 1, most)
+        return once + walk.repeated(self.steps, sizes, number - 1)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

@@ -32,6 +32,9 @@ from podwright.threads import compute
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.workflows.frames import Scope, StepFrame
@@ -120,6 +123,17 @@ class MapStep(Step):
     def draw(cls, data: JsonMapping, chart: Flowchart, ends: Ends) -> Ends:
         title = f"{data['name']}: for each {data['as']} of {data['over']}"
         return chart.subgraph(title, data["steps"], ends)
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        number, item = walk.items(self.over, MAX_ITEMS, sizes)
+        part = sizes.part()
+        part.shown[self.as_] = item
+        need = walk.steps(self.steps, part)
+        for name in output_names(assume_resolved(self.steps)):
+            if name in part.written:
+                sizes.write(name, walk.listed(part.written[name], number))
+        return walk.at_once(need, number, self.max_concurrency)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

@@ -26,6 +26,9 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.workflows.frames import StepFrame
@@ -132,6 +135,27 @@ class ParallelStep(Step):
             joined = "all done, outputs as lists"
         end = chart.node(data["name"], "inverted trapezoid", joined)
         return chart.join(done, end)
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        needs: list[Need] = []
+        parts: list[Sizes] = []
+        for branch in self.branches:
+            part = sizes.part()
+            needs.append(walk.steps(branch, part))
+            parts.append(part)
+        collected = self._collected_names()
+        for part in parts:
+            for name, size in part.written.items():
+                if name not in collected:
+                    sizes.write(name, size)
+        for name in collected:
+            written = [
+                part.written[name] for part in parts if name in part.written
+            ]
+            if written:
+                sizes.write(name, walk.json(written))
+        return walk.all_at_once(needs)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

@@ -36,6 +36,9 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.workflows.frames import StepFrame
@@ -165,6 +168,27 @@ class TryStep(Step):
             yield from answering_in(self.catch, self.retries + 1)
         else:
             yield from answering_in(self.steps, self.retries)
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        """Return what the attempts need: at least those of the steps that fail at once, and of the others."""
+        tried = sizes.part()
+        caught = sizes.part()
+        caught.shown[ERROR] = walk.caught_error()
+        once = walk.steps(self.steps, tried)
+        needs = [once]
+        parts = [tried]
+        if self.catch:
+            needs.append(walk.steps(self.catch, caught))
+            parts.append(caught)
+        is_usual = walk.bound == "usual"
+        sizes.write_all(
+            parts[:1] if is_usual else parts, largest=walk.bound == "most"
+        )
+        every = once.times(self.retries)
+        for need in needs:
+            every += need
+        return walk.choose(walk.one_of_needs(needs), once, every)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

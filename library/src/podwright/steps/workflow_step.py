@@ -26,6 +26,9 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.workflows.frames import StepFrame
     from podwright.workflows.references import References
@@ -121,6 +124,10 @@ class WorkflowStep(Step):
     @override
     def answering_agents(self) -> Iterator[AnsweringAgent]:
         yield from answering_in(self.workflow.steps)
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        return walk.run_workflow(self.workflow, sizes)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

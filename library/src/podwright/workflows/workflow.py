@@ -32,6 +32,13 @@ from podwright.data.json_data import (
 from podwright.data.names import INPUT
 from podwright.data.text import truncate
 from podwright.errors import DECISION, ContextError, InputError, Problem
+from podwright.estimates.sizes import (
+    Size,
+    Sizes,
+    known_in,
+    section_bytes,
+)
+from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.events import Event, EventManager
 from podwright.journal.kept import KEPT, Kept
 from podwright.kinds import Kind
@@ -554,6 +561,32 @@ class Workflow(Component):
                 inputs = {**to_context(context), **named}
             context = inputs
         return self.task(context, start_step, resume_path, messages)
+
+    def need(self, walk: Walk, given: Given) -> Forecast:
+        """Return what its steps need."""
+        named = visible(given.named)
+        for name, value in self.inputs.defaults.items():
+            named.setdefault(name, Size.of(value))
+        # see `task`
+        hidden: frozenset[str] = frozenset()
+        if INPUT not in named:
+            combined = visible(named, self.output_names)
+            named = {INPUT: Size(section_bytes(combined)), **named}
+            hidden = frozenset({INPUT})
+        elif named[INPUT].is_known and len(named) > 1:
+            known = known_in(named)
+            if known[INPUT] == self._combined_inputs(known):
+                hidden = frozenset({INPUT})
+        sizes = Sizes(named, hidden=hidden, earlier=given.earlier)
+        need = walk.steps(self._steps, sizes)
+        written = [
+            size
+            for name, size in sizes.shown.items()
+            if name in self.output_names
+        ] or [sizes.shown[INPUT]]
+        smallest = min(written, key=lambda size: size.bytes)
+        largest = max(written, key=lambda size: size.bytes)
+        return Forecast(need, walk.choose(smallest, written[-1], largest))
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the steps; if it is stopped, leave a checkpoint."""

@@ -31,16 +31,25 @@ if TYPE_CHECKING:
 
 _WORDS = re.compile(r"\s*\S+|\s+")
 
+BYTES_PER_TOKEN = 4
+"""Bytes of a text that estimates count as one token."""
+MESSAGE_TOKENS = 4
+"""Tokens of a message besides its content, in estimates."""
+
 
 def estimate_tokens(text: str) -> int:
     """An estimate of a text's tokens: a quarter of its bytes, rounded up."""
-    size = len(text.encode("utf-8", "replace"))
-    return (size + 3) // 4
+    return tokens_of_bytes(len(text.encode("utf-8", "replace")))
+
+
+def tokens_of_bytes(size: int) -> int:
+    """An estimate of the tokens of a text, given its bytes."""
+    return -(-size // BYTES_PER_TOKEN)
 
 
 def estimate_message(message: Message) -> int:
     """An estimate of the tokens of one message."""
-    tokens = 4 + estimate_tokens(message.text)
+    tokens = MESSAGE_TOKENS + estimate_tokens(message.text)
     if not isinstance(message.content, str):
         tokens += sum(map(estimate_media, message.content))
     tokens += _estimate_fields(message.provider_fields)

@@ -263,6 +263,29 @@ def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
     return priced.amount
 
 
+@lru_cache(maxsize=4096)
+def context_window(model: str) -> int | None:
+    """Return the tokens that a request and its answer may have together, as genai-prices knows them; None if unknown.
+
+    Args:
+        model: "<provider>/<model_name>", as a blueprint names it.
+    """
+    # see `_from_genai_prices`
+    import genai_prices
+
+    provider, _, name = model.partition("/")
+    provider = PRICE_NAMES.get(provider, provider)
+    try:
+        result = genai_prices.calc_price(
+            genai_prices.Usage(), _API.sub("", name), provider_id=provider
+        )
+    except LookupError:
+        return None
+    if result.provider.id != provider:
+        return None
+    return result.model.context_window
+
+
 def own_price(model: str, usage: Usage, terms: Terms, at: float) -> Cost | None:
     """What `usage` costs by the operator's file, where that counts more than what a provider reports.
 
