@@ -57,6 +57,7 @@ def test_a_service_at_capacity_rejects(serve: Serve) -> None:
             "/run/stream",
             "/run-blueprint",
             "/validate-blueprint",
+            "/estimate",
         ):
             check_overloaded(client.post(path, json={"input": "more"}))
         for path in ("/ready", "/health", "/info"):

@@ -32,7 +32,15 @@ INVALID_JSON = {
 
 
 @pytest.mark.parametrize(
-    "route", ["/run", "/run/stream", "/run-blueprint", "/validate-blueprint"]
+    "route",
+    [
+        "/run",
+        "/run/stream",
+        "/run-blueprint",
+        "/validate-blueprint",
+        "/estimate",
+        "/estimate-blueprint",
+    ],
 )
 @pytest.mark.parametrize("body", INVALID_JSON.values(), ids=INVALID_JSON)
 def test_invalid_json_is_rejected(

@@ -75,6 +75,8 @@ REQUESTS: list[tuple[int, str, dict[str, Any] | None]] = [
         {"type": "agent", "blueprint": INLINE, "input": "x"},
     ),
     (200, "/validate-blueprint", {"type": "agent", "blueprint": INLINE}),
+    (200, "/estimate", {"input": "x"}),
+    (200, "/estimate-blueprint", {"type": "agent", "blueprint": INLINE}),
     (202, "/runs", {"input": "x"}),
     (200, "/runs", None),
     (404, f"/runs/{'0' * 32}/events", None),

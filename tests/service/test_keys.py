@@ -37,6 +37,8 @@ ROUTES: dict[str, tuple[str, Any, str]] = {
     "/run/stream": ("POST", {"input": "x"}, "run"),
     "/run-blueprint": ("POST", {**INLINE, "input": "x"}, "blueprint"),
     "/validate-blueprint": ("POST", INLINE, "blueprint"),
+    "/estimate": ("POST", {"input": "x"}, "run"),
+    "/estimate-blueprint": ("POST", {**INLINE, "input": "x"}, "blueprint"),
     "/v1/models": ("GET", None, "run"),
     "/v1/models/{model}": ("GET", None, "run"),
     "/v1/chat/completions": (

@@ -13,6 +13,7 @@ from podwright import Agent, AgentStep, EchoModel, MapStep, Workflow
 
 ROUTES = {
     "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics",
+    "/estimate", "/estimate-blueprint",
     "/v1/models", "/v1/models/{model}", "/v1/chat/completions", "/v1/responses",
 }  # fmt: skip
 
@@ -93,7 +94,7 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
                     document, media_types[media_type]["schema"], response.json()
                 )
             sent += 1
-    assert sent == 20
+    assert sent == 26
 
 
 LOCAL = Workflow(

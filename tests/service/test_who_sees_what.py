@@ -173,6 +173,8 @@ def requests_of(ended: str, waiting: str) -> Iterator[tuple[str, str, Any]]:
     }
     yield "POST", "/run-blueprint?trace=true", {**inline, **question}
     yield "POST", "/validate-blueprint", inline
+    yield "POST", "/estimate", question
+    yield "POST", "/estimate-blueprint", {**inline, **question}
     for stream in (False, True):
         yield (
             "POST",

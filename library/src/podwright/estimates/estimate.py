@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.data.json_data import JsonObject
@@ -40,6 +40,11 @@ class Amounts:
     """USD."""
     seconds: float | None
     """One after the other if there are several runs, without the time until people decide."""
+
+    def __add__(self, other: Amounts) -> Amounts:
+        own = self.to_dict()
+        others = other.to_dict()
+        return Amounts(**{name: _sum(own[name], others[name]) for name in own})
 
     def to_dict(self) -> JsonObject:
         """The amounts by name."""
@@ -80,7 +85,7 @@ class Estimate:
     """The recorded runs by which `usually` is the median; 0 if it is assumed."""
     nine_of_ten: Amounts | None = None
     """What nine of ten of the recorded runs need at most; None if it is assumed."""
-    limits: Mapping[str, float] | None = None
+    limits: Mapping[str, float] = field(default_factory=dict[str, float])
     """The limits that lower `at_most`, by what they limit: model_calls, tokens, cost, seconds, steps."""
     portions: Sequence[Portion] = ()
     """The components that need most, before limits, the dearest first."""
@@ -90,6 +95,29 @@ class Estimate:
     """What is not in the numbers, because nobody knows it before the run."""
     assumed: Sequence[str] = ()
     """What stands in for facts."""
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """Return what the runs of both need, with the portions of the one that needs more at most."""
+        one, most = sorted(
+            (self, other), key=lambda each: each.at_most.tokens or math.inf
+        )
+        nine_of_ten: Amounts | None = None
+        if self.nine_of_ten and other.nine_of_ten:
+            nine_of_ten = self.nine_of_ten + other.nine_of_ten
+        return Estimate(
+            most.component,
+            one.runs + most.runs,
+            at_least=one.at_least + most.at_least,
+            usually=one.usually + most.usually,
+            at_most=one.at_most + most.at_most,
+            recorded_runs=most.recorded_runs,
+            nine_of_ten=nine_of_ten,
+            limits={**most.limits, **one.limits},
+            portions=most.portions,
+            advice=list(dict.fromkeys([*most.advice, *one.advice])),
+            unknown=list(dict.fromkeys([*most.unknown, *one.unknown])),
+            assumed=list(dict.fromkeys([*most.assumed, *one.assumed])),
+        )
 
     def to_dict(self) -> JsonObject:
         """The estimate as JSON data."""
@@ -104,7 +132,7 @@ class Estimate:
             "at_most": self.at_most.to_dict(),
             "recorded_runs": self.recorded_runs,
             "nine_of_ten": nine_of_ten,
-            "limits": dict(self.limits or {}),
+            "limits": dict(self.limits),
             "portions": [portion.to_dict() for portion in self.portions],
             "advice": list(self.advice),
             "unknown": list(self.unknown),
@@ -233,6 +261,12 @@ def _amounts(need: Need, runs: int) -> Amounts:
         cost=_known(total.cost, _PICO),
         seconds=_known(total.seconds, 3),
     )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return None
+    return round(one + other, _PICO)
 
 
 def _known(amount: float, digits: int | None = None) -> float | None:

@@ -326,6 +326,61 @@ def run(
 
 
 @app.command()
+def estimate(
+    path: Source,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT...",
+            help="Inputs, each of a run of its own; without one, the input is not known.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file."),
+    ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=VALUE",
+            help="A named input; JSON if the component declares another type than a string.",
+        ),
+    ] = None,
+    models: Models = None,
+    mcp: MCPServers = None,
+    runs: Annotated[
+        int,
+        typer.Option(min=1, max=10**9, help="Runs of each input."),
+    ] = 1,
+    traces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--traces",
+            metavar="FILE",
+            help="A trace of an earlier run, as `run --trace` writes it; may be repeated.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a run needs at least, usually and at most: model calls, tokens, cost and time. Nothing is called."""
+    from podwright_service.cli.running.estimate import print_estimate
+
+    print_estimate(
+        path,
+        texts or (),
+        inputs,
+        pairs=pairs or (),
+        model=_joined(models),
+        mcp=mcp or (),
+        runs=runs,
+        trace_files=traces or (),
+        as_json=as_json,
+    )
+
+
+@app.command()
 def inputs(
     path: Source,
     as_json: AsJson = False,

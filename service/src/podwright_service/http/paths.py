@@ -23,6 +23,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
     "run": (
         "/run",
         "/run/stream",
+        "/estimate",
         "/mcp",
         "/v1/models",
         "/v1/models/{model}",
@@ -38,7 +39,11 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
         "/conversations/{session}",
     ),
     "approve": ("/runs/{run_id}/approve", "/runs/{run_id}/reject"),
-    "blueprint": ("/run-blueprint", "/validate-blueprint"),
+    "blueprint": (
+        "/run-blueprint",
+        "/validate-blueprint",
+        "/estimate-blueprint",
+    ),
     "read": ("/info", "/metrics", "/openapi.json"),
     ALL_RUNS: (),
     RELAY: (),

@@ -148,6 +148,31 @@ class InlineRunRequest(RunRequest):
     """Blueprints of agents that the blueprint names; agents of the served component need none."""
 
 
+NumberOfRuns = Annotated[int, Field(ge=1, le=1_000_000_000)]
+_NOT_BOTH = ConfigDict(
+    json_schema_extra={"not": {"required": ["input", "inputs"]}}
+)
+
+
+class EstimateRequest(RunRequest):
+    """Estimate runs of the component on one of `input` and `inputs`; without both, on an input that is not known."""
+
+    model_config = _NOT_BOTH
+
+    runs: NumberOfRuns = 1
+    """How many runs there are."""
+
+
+class InlineEstimateRequest(InlineRunRequest):
+    """Estimate runs of a blueprint on one of `input` and `inputs`; without both, on an input that is not known."""
+
+    model_config = _NOT_BOTH
+    _needs_input: ClassVar[bool] = False
+
+    runs: NumberOfRuns = 1
+    """How many runs there are."""
+
+
 class RunOutput(BaseModel):
     """The response of an agent, a conductor or a pipeline (spec §4.3)."""
 
@@ -272,6 +297,8 @@ class Status(BaseModel):
 REQUEST_BODIES: Mapping[str, type[BaseModel]] = {
     "/run": RunRequest,
     "/run/stream": RunRequest,
+    "/estimate": EstimateRequest,
+    "/estimate-blueprint": InlineEstimateRequest,
     "/run-blueprint": InlineRunRequest,
     "/runs": RunRequest,
     "/runs/{run_id}/approve": DecisionRequest,

@@ -3,6 +3,7 @@
 from podwright_service.routes import (
     blueprints,
     docs,
+    estimates,
     health,
     info,
     metrics,
@@ -16,6 +17,7 @@ OPEN_ROUTERS = (health.router, docs.router)
 ROUTERS = (
     runs.router,
     blueprints.router,
+    estimates.router,
     info.router,
     metrics.router,
     openapi.router,

@@ -121,22 +121,36 @@ def _add_blueprints(document: dict[str, Any]) -> None:
     for kind in get_args(Kind):
         name = f"{kind.capitalize()}Blueprint"
         references.append({"$ref": f"#/components/schemas/{name}"})
-    blueprint = schemas["InlineRunRequest"]["properties"]["blueprint"]
-    blueprint["anyOf"] = references
+    for body in ("InlineRunRequest", "InlineEstimateRequest"):
+        schemas[body]["properties"]["blueprint"]["anyOf"] = references
 
 
 def _add_inputs(document: dict[str, Any], component: Component) -> None:
-    """Add the declared inputs of the served component to the body of its runs."""
+    """Add the declared inputs of the served component to the bodies of its runs and of their estimates."""
     declared = component.inputs
     if not declared:
         return
-    body = document["components"]["schemas"]["RunRequest"]
+    body = _with_declared(document, "RunRequest", component)
+    if declared.may_be_left_out:
+        body["oneOf"] = [*body["oneOf"], {"not": {"anyOf": body["oneOf"]}}]
+    if declared.required:
+        del body["oneOf"]
+        body["required"] = ["inputs"]
+    _with_declared(document, "EstimateRequest", component)
+
+
+def _with_declared(
+    document: dict[str, Any], name: str, component: Component
+) -> dict[str, Any]:
+    """Add the declared inputs to the schema of a body, and return it."""
+    declared = component.inputs
+    body = document["components"]["schemas"][name]
     inputs = body["properties"]["inputs"]
-    place = "#/components/schemas/RunRequest/properties/inputs/properties"
+    place = f"#/components/schemas/{name}/properties/inputs/properties"
     properties = {INPUT: body["properties"]["input"]}
-    for name, schema in declared.schemas.items():
-        properties[name] = with_moved_references(
-            schema, place + json_pointer(name)
+    for key, schema in declared.schemas.items():
+        properties[key] = with_moved_references(
+            schema, place + json_pointer(key)
         )
     inputs["properties"] = properties
     # a run that resumes at a step is given its whole context
@@ -144,17 +158,15 @@ def _add_inputs(document: dict[str, Any], component: Component) -> None:
         inputs["additionalProperties"] = False
     if declared.may_be_left_out:
         del inputs["minProperties"]
-        body["oneOf"] = [*body["oneOf"], {"not": {"anyOf": body["oneOf"]}}]
     if declared.required:
         inputs["required"] = declared.required
         # a text alone lacks them
         body["properties"] = {
-            name: schema
-            for name, schema in body["properties"].items()
-            if name != INPUT
+            key: schema
+            for key, schema in body["properties"].items()
+            if key != INPUT
         }
-        del body["oneOf"]
-        body["required"] = ["inputs"]
+    return body
 
 
 def _add_answer(document: dict[str, Any], component: Component) -> None:
@@ -209,10 +221,12 @@ def _add_examples(
     by_path = {
         "/run": inputs,
         "/run/stream": inputs,
+        "/estimate": inputs,
         "/runs": inputs,
         "/runs/{run_id}/approve": {"a comment": {"comment": "Looks good."}},
         "/runs/{run_id}/reject": {"a comment": {"comment": "Too long."}},
         "/run-blueprint": runs,
+        "/estimate-blueprint": runs,
         "/validate-blueprint": inline,
         "/v1/chat/completions": {
             "a message": {**openai, "messages": [question]}
