@@ -20,6 +20,9 @@ from podwright.steps.registry import StepBlueprint, register
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.estimates.need import Need
+    from podwright.estimates.sizes import Sizes
+    from podwright.estimates.walk import Walk
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.workflows.frames import StepFrame
@@ -99,6 +102,11 @@ class NoteStep(Step):
         for sequence in self.inner():
             for step in sequence:
                 yield from step.output_names()
+
+    @override
+    def need(self, walk: Walk, sizes: Sizes) -> Need:
+        sizes.write(self.title, walk.text(self.text, sizes.values))
+        return walk.steps(self.details, sizes)
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:

@@ -23,6 +23,9 @@ from podwright import (
     ConditionStep,
     Conductor,
     Estimate,
+    EventManager,
+    ExecutionResult,
+    FunctionAgent,
     FunctionStep,
     LoopStep,
     MapStep,
@@ -30,6 +33,7 @@ from podwright import (
     ParallelStep,
     Pipeline,
     PodwrightError,
+    Remote,
     RunLimits,
     TryStep,
     Usage,
@@ -38,7 +42,11 @@ from podwright import (
     register_provider,
     tool,
 )
-from podwright.errors import ModelUnavailableError
+from podwright.errors import (
+    ConfigurationError,
+    ModelUnavailableError,
+    TraceError,
+)
 from podwright.models.offline.offline import estimate_input, estimate_tokens
 from podwright.models.retries import Retries
 from podwright.run.component import TaskBody
@@ -282,7 +290,7 @@ def check(found: Estimate, usage: Usage, succeeded: bool) -> None:
         assert min(low[name], high[name]) <= usual <= high[name]
 
 
-@settings(max_examples=400, phases=[Phase.generate])
+@settings(max_examples=100, phases=[Phase.generate])
 @given(
     steps,
     st.integers(0, 2**32),
@@ -309,3 +317,412 @@ async def test_runs_lie_within(
     for _ in range(3):
         usage, succeeded = await used(workflow, workflow.task(GIVEN), limits)
         check(found, usage, succeeded)
+
+
+# --- What is exact ----------------------------------------------------------------------------------------------------
+
+IMAGE = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64,aGk="},
+}
+EARLIER = [
+    {"role": "user", "content": "Hello, who are you?"},
+    {"role": "assistant", "content": "A clerk."},
+] * 3
+
+
+@pytest.mark.parametrize(
+    ("instructions", "input_data", "messages"),
+    [
+        ("Help.", "the moon", []),
+        ("", "the moon", []),
+        ("Help with {input}.", "the môon", []),
+        ("Help {customer}.", {"input": "hi", "customer": "Ann"}, []),
+        ("Help {customer.name}.", {"customer": {"name": "Ann"}}, []),
+        ("{{input}} {input} {input}", {"input": "hi", "b": [1, 2]}, []),
+        ("Help.", {"a": "one", "b": {"c": "é"}}, []),
+        ("Help.", [{"type": "text", "text": "What is it?"}, IMAGE], []),
+        ("Help {a}.", {"a": "one", "b": [IMAGE]}, []),
+        ("Help.", "the moon", EARLIER),
+    ],
+)
+@pytest.mark.parametrize("config", [{}, {"max_history": 1}])
+def test_one_call_is_exact(
+    instructions: str,
+    input_data: Any,
+    messages: list[dict[str, Any]],
+    config: dict[str, Any],
+) -> None:
+    """What a single call is sent is known to the token."""
+    agent = Agent("a", instructions, "rolled/small", max_tokens=5, **config)
+    found = podwright.estimate(agent, input_data, messages=messages)
+    DICE.seed(4)
+    used = agent.run(input_data, messages=messages, trace=True).usage
+    assert found.at_least.input_tokens == used.input_tokens
+    assert found.at_most.input_tokens == used.input_tokens
+    assert found.at_most.output_tokens == 5
+    assert (found.unknown, found.assumed) == ([], [])
+
+
+def test_named_inputs_of_a_workflow_are_counted_once() -> None:
+    """Agents are not shown the `input` that only combines the named inputs."""
+    workflow = Workflow("w", [Agent("a", "Help.", "offline/echo")])
+    inputs = {"customer": "Ann", "text": "long " * 50}
+    found = podwright.estimate(workflow, inputs)
+    used = workflow.run(inputs, trace=True).usage
+    assert found.at_least.input_tokens == used.input_tokens
+    assert found.at_most.input_tokens == used.input_tokens
+
+
+@pytest.mark.parametrize(
+    ("condition", "calls"),
+    [
+        ({"name": "equals", "args": {"value": "{tone}", "to": "dry"}}, (1, 1)),
+        ({"name": "equals", "args": {"value": "{tone}", "to": "x"}}, (3, 3)),
+        ({"name": "equals", "args": {"value": "{first}", "to": "x"}}, (1, 3)),
+        ({"name": "is_own"}, (1, 3)),
+        (
+            {"name": "any", "args": {"conditions": [
+                {"name": "is_own"},
+                {"name": "contains", "args": {"value": "{tone}", "text": "D"}},
+            ]}},
+            (1, 1),
+        ),
+        (
+            {"name": "all", "args": {"conditions": [
+                {"name": "is_own"},
+                {"name": "not", "args": {"condition": {
+                    "name": "contains", "args": {"value": "{tone}", "text": "D"},
+                }}},
+            ]}},
+            (3, 3),
+        ),
+    ],
+)  # fmt: skip
+def test_a_condition_on_inputs_is_decided(
+    condition: dict[str, Any], calls: tuple[int, int]
+) -> None:
+    """One that reads an answer, or is a function, may hold or not."""
+    other = [PLAIN, HELPER]
+    workflow = Workflow(
+        "w",
+        [
+            AgentStep(PLAIN, output="first"),
+            ConditionStep(condition, [], other),
+        ],
+        conditions={"is_own": lambda context: True},
+        inputs={"tone": {"type": "string"}},
+    ).to_blueprint()
+    workflow["steps"][1]["else"][0]["output"] = "second"
+    loaded = podwright.load(
+        workflow,
+        agents={"plain": PLAIN, "helper": HELPER},
+        conditions={"is_own": lambda context: True},
+    )
+    found = podwright.estimate(loaded, {"input": "hi", "tone": "dry"})
+    assert found.at_least.model_calls == calls[0]
+    assert found.at_most.model_calls == calls[1]
+
+
+def test_an_output_hides_the_input_of_its_name() -> None:
+    """A condition on a name that a step writes is about what the step writes."""
+    condition = {"name": "equals", "args": {"value": "{tone}", "to": "dry"}}
+    workflow = Workflow(
+        "w",
+        [AgentStep(PLAIN, output="tone"), ConditionStep(condition, [HELPER])],
+        inputs={"tone": {"type": "string"}},
+    )
+    found = podwright.estimate(workflow, {"input": "hi", "tone": "dry"})
+    assert found.at_least.model_calls == 1
+    assert found.at_most.model_calls == 2
+
+
+@pytest.mark.parametrize(
+    ("items", "calls"),
+    [(["a", "b", "c"], (3, 3)), ("1. a\n2. b", (2, 2)), ([], (0, 0))],
+)
+def test_items_of_a_given_list_are_counted(
+    items: Any, calls: tuple[int, int]
+) -> None:
+    workflow = Workflow(
+        "w", [MapStep("items", "item", [AgentStep(PLAIN, input="{item}")])]
+    )
+    found = podwright.estimate(workflow, {"items": items})
+    assert found.at_least.model_calls == calls[0]
+    assert found.at_most.model_calls == calls[1]
+
+
+def test_items_of_an_answer_are_at_most_as_many_as_fit_in_it() -> None:
+    lister = Agent("lister", "List.", "rolled/small", max_tokens=10)
+    step = MapStep("lister_output", "item", [AgentStep(PLAIN, input="{item}")])
+    found = podwright.estimate(Workflow("w", [lister, step]), "x")
+    assert found.at_least.model_calls == 1
+    assert found.at_most.model_calls == 1 + 10 * 4 // 2 + 1
+    assert found.assumed == ["the number of items of 'lister_output'"]
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_limits_lower_what_a_run_needs_at_most() -> None:
+    """A limit of tokens bounds the cost too, and one of calls the tokens."""
+    free = podwright.estimate(WRITER, "x").to_dict()["at_most"]
+    tokens = podwright.estimate(WRITER, "x", limits=RunLimits(tokens=1000))
+    assert tokens.at_most.tokens == 1000
+    assert tokens.at_most.cost == pytest.approx(1000 * 4e-6)
+    assert free["cost"] > 1000 * 4e-6
+    assert tokens.limits == {"tokens": 1000}
+    calls = podwright.estimate(WRITER, "x", limits=RunLimits(model_calls=1))
+    assert calls.at_most.model_calls == 1
+    assert calls.at_most.output_tokens == 90
+    cost = podwright.estimate(WRITER, "x", limits=RunLimits(cost=0.001))
+    assert cost.at_most.cost == 0.001
+    time = podwright.estimate(WRITER, "x", limits=RunLimits(wall_time=7))
+    assert time.at_most.seconds == 7
+    assert time.limits == {"seconds": 7}
+
+
+def test_limits_of_components_and_steps_hold_inside_them() -> None:
+    limited = Agent(
+        "limited",
+        "Write.",
+        "rolled/small",
+        [find],
+        max_tokens=90,
+        limits=RunLimits(model_calls=2),
+    )
+    step = AgentStep(WRITER, limits={"model_calls": 1}, output="other")
+    found = podwright.estimate(Workflow("w", [limited, step]), "x")
+    assert found.at_most.model_calls == 3
+    assert found.limits == {}
+
+
+def test_a_limit_that_lets_no_run_succeed_is_named() -> None:
+    workflow = Workflow("w", [PLAIN, HELPER])
+    limits = RunLimits(model_calls=1)
+    found = podwright.estimate(workflow, "x", limits=limits)
+    assert "No run succeeds" in found.advice[0]
+    assert "model calls" in found.advice[0]
+
+
+def test_a_run_ends_after_its_last_allowed_step() -> None:
+    """Loops inside each other multiply, and are estimated as fast as others."""
+    until = {"name": "equals", "args": {"value": "{plain_output}", "to": "x"}}
+    steps: Any = [PLAIN]
+    for _ in range(6):
+        steps = [LoopStep(steps, until, max_iterations=1000)]
+    found = podwright.estimate(Workflow("w", steps), "x")
+    assert found.at_least.model_calls == 1
+    assert found.at_most.model_calls == 100_001
+    assert found.limits == {"steps": 100_000}
+
+
+# --- What nobody knows ------------------------------------------------------------------------------------------------
+
+
+async def answer(task: str) -> str:
+    return task
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        Remote("far", "http://127.0.0.1:9"),
+        FunctionAgent("own", answer),
+    ],
+)
+def test_what_other_code_needs_is_unknown(component: Component) -> None:
+    """Nothing is taken for free; a limit of the run bounds it."""
+    workflow = Workflow("w", [PLAIN, component])
+    found = podwright.estimate(workflow, "x")
+    assert found.at_least.model_calls == 1
+    for amounts in (found.usually, found.at_most):
+        assert amounts.model_calls is None
+        assert amounts.tokens is None
+        assert amounts.cost is None
+        assert amounts.seconds is None
+    assert len(found.unknown) == 1
+    limits = RunLimits(cost=0.5, tokens=100, model_calls=4, wall_time=3)
+    limited = podwright.estimate(workflow, "x", limits=limits).at_most
+    assert limited.to_dict() == {
+        "model_calls": 4,
+        "input_tokens": 100,
+        "output_tokens": 100,
+        "tokens": 100,
+        "cost": 0.5,
+        "seconds": 3,
+    }
+
+
+def test_a_model_without_a_price_is_never_free() -> None:
+    agent = Agent("a", "Do.", "hosted_vllm/own", max_tokens=5)
+    found = podwright.estimate(agent, "x")
+    assert found.at_least.cost is None
+    assert found.usually.cost is None
+    assert found.at_most.cost is None
+    assert found.at_most.tokens is not None
+    assert found.unknown == ["the price of 'hosted_vllm/own'"]
+
+
+def test_tools_and_functions_are_named() -> None:
+    """What they start or report is not in the numbers, and how long they take is not known without a time-out."""
+    step = FunctionStep(look_up, {"text": "x"})
+    found = podwright.estimate(Workflow("w", [step, WRITER]), "x")
+    assert found.unknown == [
+        "what the function 'look_up' runs or reports",
+        "what the tool 'find' runs or reports",
+    ]
+    assert found.at_most.seconds is None
+
+
+def test_an_input_that_is_not_known_is_assumed() -> None:
+    found = podwright.estimate(PLAIN)
+    known = podwright.estimate(PLAIN, "x")
+    assert found.assumed == ["the input"]
+    assert found.at_least.input_tokens is not None
+    assert known.at_least.input_tokens is not None
+    assert found.at_least.input_tokens < known.at_least.input_tokens
+
+
+def test_declared_inputs_that_are_not_known_have_their_defaults() -> None:
+    inputs = {"tone": {"type": "string", "default": "dry"}}
+    agent = Agent("a", "Be {tone}.", "offline/echo", inputs=inputs)
+    unknown = podwright.estimate(agent).at_least.input_tokens
+    known = podwright.estimate(agent, "1234").at_least.input_tokens
+    assert unknown is not None
+    assert known == unknown + 1
+
+
+# --- Models -----------------------------------------------------------------------------------------------------------
+
+
+def test_any_model_of_a_chain_may_answer() -> None:
+    """At least it is the cheapest, usually the first, at most the dearest."""
+    options: dict[str, Any] = {"max_tokens": 10, "fallback": ["rolled/small"]}
+    agent = Agent("a", "Do.", "rolled/large", **options)
+    cheap = podwright.estimate(
+        Agent("a", "Do.", "rolled/small", max_tokens=10), "x"
+    )
+    dear = podwright.estimate(
+        Agent("a", "Do.", "rolled/large", max_tokens=10), "x"
+    )
+    found = podwright.estimate(agent, "x")
+    assert found.at_least.cost == cheap.at_least.cost
+    assert found.usually.cost == dear.usually.cost
+    assert found.at_most.cost == dear.at_most.cost
+
+
+def test_a_request_is_no_longer_than_its_model_takes() -> None:
+    """Results of tools are cut by the window of the model, where it is known."""
+    agent = Agent("a", "Do.", "openai/gpt-4o-mini", [search], max_loops=2)
+    found = podwright.estimate(agent, "x")
+    assert found.at_least.input_tokens is not None
+    assert found.at_most.input_tokens == found.at_least.input_tokens + 128_000
+
+
+def search(word: str) -> str:
+    """Search."""
+    return word
+
+
+def test_use_model_replaces_the_models() -> None:
+    with podwright.use_model("rolled/large"):
+        replaced = podwright.estimate(PLAIN, "x")
+    own = podwright.estimate(PLAIN, "x")
+    assert own.at_most.cost is not None
+    assert replaced.at_most.cost == pytest.approx(5 * own.at_most.cost)
+
+
+def test_a_budget_lets_calls_wait_for_each_other() -> None:
+    """Parts that run at once may take as long as one after the other if they share tokens."""
+    agents = [
+        Agent(name, "Do.", "rolled/small", max_tokens=5, timeout=10)
+        for name in ("a", "b")
+    ]
+    workflow = Workflow("w", [ParallelStep([[agent] for agent in agents])])
+    assert podwright.estimate(workflow, "x").at_most.seconds == 10
+    limits = RunLimits(tokens=10_000)
+    limited = podwright.estimate(workflow, "x", limits=limits)
+    assert limited.at_most.seconds == 20
+
+
+def test_what_dominates_and_what_helps() -> None:
+    workflow = Workflow("w", [PLAIN, WRITER])
+    found = podwright.estimate(workflow, "x")
+    first, second = found.portions
+    assert (first.component, first.cause) == ("writer", "results of tools")
+    assert (second.component, second.cause) == ("plain", "answers")
+    assert first.share is not None
+    assert second.share is not None
+    assert first.share + second.share == pytest.approx(1)
+    assert "max_result_tokens" in found.advice[0]
+    assert "'writer'" in found.advice[0]
+
+
+# --- Several runs, and recorded ones ----------------------------------------------------------------------------------
+
+
+def test_several_runs() -> None:
+    one = podwright.estimate(PLAIN, "x")
+    ten = podwright.estimate(PLAIN, "x", runs=10)
+    assert ten.runs == 10
+    assert one.at_most.tokens is not None
+    assert ten.at_most.tokens == 10 * one.at_most.tokens
+    longer = podwright.estimate(PLAIN, "x" * 400)
+    both = one + longer
+    assert both.runs == 2
+    assert longer.at_most.tokens is not None
+    assert both.at_most.tokens == one.at_most.tokens + longer.at_most.tokens
+
+
+@pytest.mark.parametrize("runs", [0, -1, 10**10])
+def test_an_impossible_number_of_runs(runs: int) -> None:
+    with pytest.raises(ConfigurationError):
+        podwright.estimate(PLAIN, "x", runs=runs)
+
+
+def trace_of(output: int, succeeds: bool = True) -> ExecutionResult:
+    usage = Usage(10, output, cost=None)
+    answers: list[Any] = [ModelResponse("x", usage=usage)]
+    if not succeeds:
+        down = ModelUnavailableError("Down.")
+        down.transient = False
+        answers = [down]
+    manager = EventManager()
+    events: list[Any] = []
+    manager.subscribe(events.append)
+    agent = Agent("plain", "Do.", Priced(*answers), event_manager=manager)
+    if succeeds:
+        return agent.run("x", trace=True)
+    with pytest.raises(ModelUnavailableError):
+        agent.run("x")
+    return ExecutionResult(None, events, 1.0, Usage())
+
+
+class Priced(podwright.ScriptedModel):
+    @override
+    def cost(self, usage: Usage) -> float | None:
+        return usage.output_tokens * 1e-6
+
+
+def test_recorded_runs_say_what_is_usual() -> None:
+    """The median and the ninth decile of those that succeeded."""
+    traces = [trace_of(number) for number in range(1, 11)]
+    traces.append(trace_of(0, succeeds=False))
+    found = podwright.estimate(PLAIN, "x", traces=traces)
+    assert found.recorded_runs == 10
+    assert found.usually.output_tokens == 5
+    assert found.nine_of_ten is not None
+    assert found.nine_of_ten.output_tokens == 9
+    assert found.usually.model_calls == 1
+    data = found.to_dict()
+    assert data["nine_of_ten"]["output_tokens"] == 9
+    json.dumps(data, allow_nan=False)
+
+
+def test_traces_of_others_are_refused() -> None:
+    with pytest.raises(TraceError, match="'plain', not of 'helper'"):
+        podwright.estimate(HELPER, "x", traces=[trace_of(1)])
+    empty = ExecutionResult("x", [], 1.0, Usage())
+    with pytest.raises(TraceError, match="no events"):
+        podwright.estimate(PLAIN, "x", traces=[empty])

@@ -19,6 +19,7 @@ from podwright.blueprints.diff import blueprint_changes
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.named_parts import agent_names
 from podwright.errors import BlueprintValidationError, ModelError
+from podwright.steps import Step
 from podwright.testing import FunctionModel, ModelRequest, events_of
 from podwright.workflows.template_names import check_names
 
@@ -177,6 +178,53 @@ def test_in_python() -> None:
     assert again.steps == workflow.steps
     assert copy.deepcopy(again.steps) == workflow.steps
     assert again.output_names == ["note", "clerk_output"]
+
+
+def test_estimate() -> None:
+    """What it writes is counted where it is read, and what the steps in it need; in a loop it may grow."""
+    clerk = Agent("clerk", "Help.", "offline/echo", max_tokens=10)
+    ask = agent_step("a", agent="clerk", input="{memo}")
+    once = Workflow.from_blueprint(
+        flow(note("seen {input}", ask)), agents={"clerk": clerk}
+    )
+    found = podwright.estimate(once, "the moon")
+    used = once.run("the moon", trace=True).usage
+    assert found.at_least.input_tokens == used.input_tokens
+    assert found.at_most.input_tokens == used.input_tokens
+    loop = {
+        "type": "loop_step",
+        "name": "loop",
+        "steps": [note("{memo}{memo}", ask)],
+        "until": {"name": "is_empty", "args": {"value": "x"}},
+        "max_iterations": 6,
+    }
+    grows = Workflow.from_blueprint(
+        flow(note("1234"), loop), agents={"clerk": clerk}
+    )
+    found = podwright.estimate(grows, "the moon")
+    used = grows.run("the moon", trace=True).usage
+    assert found.at_least.model_calls == found.at_most.model_calls == 6
+    assert found.at_least.input_tokens is not None
+    assert found.at_most.input_tokens is not None
+    assert found.at_least.input_tokens <= used.input_tokens
+    assert used.input_tokens <= found.at_most.input_tokens
+
+
+def test_estimate_of_a_kind_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kind that says nothing of its need is unknown, and what is after it is at least counted."""
+    monkeypatch.setattr(NoteStep, "need", Step.need)
+    clerk = Agent("clerk", "Help.", "offline/echo")
+    workflow = Workflow.from_blueprint(
+        flow(note("x"), agent_step("a", agent="clerk", input="{memo}")),
+        agents={"clerk": clerk},
+    )
+    found = podwright.estimate(workflow, "the moon")
+    assert found.at_most.model_calls is None
+    assert found.at_most.cost is None
+    assert found.at_least.model_calls == 1
+    assert found.unknown == ["what the step 'memo' does"]
 
 
 def test_it_runs_and_resumes() -> None:

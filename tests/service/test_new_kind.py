@@ -88,6 +88,7 @@ with TestClient(create_app(Settings(), component)) as client:
         "run": client.post("/run", json={"input": "the moon"}),
         "resume": client.post("/run", json={"input": "x", "start_step": 1}),
         "stream": client.post("/run/stream", json={"input": "the moon"}),
+        "estimate": client.post("/estimate", json={"input": "the moon"}),
         "info": client.get("/info"),
         "openapi": client.get("/openapi.json"),
         "chat": client.post(
@@ -173,6 +174,16 @@ def test_it_is_described(result: Any) -> None:
     assert reference in inline
     assert schemas["RepeaterBlueprint"]["required"] == ["type", "name"]
     assert "repeater" in result["schemas"]
+
+
+def test_nobody_knows_what_it_needs(result: Any) -> None:
+    """It says nothing of that itself, so nothing is taken for free."""
+    found = answer(result, "estimate")
+    assert found["at_least"]["model_calls"] == 0
+    assert found["at_most"]["cost"] is None
+    limits = {name: found["at_most"][name] for name in found["limits"]}
+    assert found["limits"] == limits
+    assert found["unknown"] == ["the repeater 'echo'"]
 
 
 def test_its_blueprints_are_validated(result: Any) -> None:

@@ -31,10 +31,10 @@ _SHOWN_SHARES: Final = 5
 class Amounts:
     """Model calls, tokens, cost and time; None is what nobody knows."""
 
-    model_calls: float | None
-    input_tokens: float | None
-    output_tokens: float | None
-    tokens: float | None
+    model_calls: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    tokens: int | None
     """Input and output together, which a limit may make fewer than their sum."""
     cost: float | None
     """USD."""
@@ -43,8 +43,11 @@ class Amounts:
 
     def __add__(self, other: Amounts) -> Amounts:
         own = self.to_dict()
-        others = other.to_dict()
-        return Amounts(**{name: _sum(own[name], others[name]) for name in own})
+        sums: JsonObject = {
+            name: _sum(own[name], amount)
+            for name, amount in other.to_dict().items()
+        }
+        return Amounts(**sums)
 
     def to_dict(self) -> JsonObject:
         """The amounts by name."""
@@ -56,8 +59,8 @@ class Portion:
     """What one component needs at most by itself, before the limits of the run."""
 
     component: str
-    model_calls: float | None
-    tokens: float | None
+    model_calls: int | None
+    tokens: int | None
     cost: float | None
     """USD."""
     share: float | None
@@ -254,10 +257,10 @@ def _between(least: Need, usual: Need, most: Need) -> Need:
 def _amounts(need: Need, runs: int) -> Amounts:
     total = need.times(runs)
     return Amounts(
-        model_calls=_known(total.calls),
-        input_tokens=_known(total.input_tokens),
-        output_tokens=_known(total.output_tokens),
-        tokens=_known(total.tokens),
+        model_calls=_count(total.calls),
+        input_tokens=_count(total.input_tokens),
+        output_tokens=_count(total.output_tokens),
+        tokens=_count(total.tokens),
         cost=_known(total.cost, _PICO),
         seconds=_known(total.seconds, 3),
     )
@@ -269,7 +272,14 @@ def _sum(one: float | None, other: float | None) -> float | None:
     return round(one + other, _PICO)
 
 
-def _known(amount: float, digits: int | None = None) -> float | None:
+def _count(number: float) -> int | None:
+    """Return a number as it is shown; None if nobody knows it."""
+    if not math.isfinite(number):
+        return None
+    return round(number)
+
+
+def _known(amount: float, digits: int) -> float | None:
     """Return an amount as it is shown; None if nobody knows it."""
     if not math.isfinite(amount):
         return None
@@ -345,8 +355,8 @@ def _portions(need: Need) -> list[Portion]:
         portions.append(
             Portion(
                 name,
-                _known(share.calls),
-                _known(share.tokens),
+                _count(share.calls),
+                _count(share.tokens),
                 _known(share.cost, _PICO),
                 part,
                 cause=_cause(share),

@@ -147,7 +147,18 @@ class Notes:
         self.assumed: dict[str, None] = {}
         """What stands in for facts."""
         self.limits: dict[str, float] = {}
-        """The limits that lower the numbers, by what they limit."""
+        """The limits of the outermost run that lower its numbers, by what they limit."""
+
+    def note_limits(self, need: Need, limits: RunLimits) -> None:
+        """Note the limits that are lower than what is needed."""
+        for name, amount, limit in (
+            ("model_calls", need.calls, limits.model_calls),
+            ("tokens", need.tokens, limits.tokens),
+            ("cost", need.cost, limits.cost),
+            ("seconds", need.seconds, limits.wall_time),
+        ):
+            if limit is not None and amount > limit:
+                self.limits[name] = min(limit, self.limits.get(name, limit))
 
 
 class Walk:
@@ -158,6 +169,7 @@ class Walk:
         notes: What is noted.
         component: The component whose steps or members are walked.
         is_shared: Whether calls may wait for each other, because a budget is divided among them.
+        is_inside: Whether a run around those that are walked has limits of its own.
     """
 
     def __init__(
@@ -167,11 +179,13 @@ class Walk:
         component: Component,
         *,
         is_shared: bool = False,
+        is_inside: bool = False,
     ) -> None:
         self.bound: Bound = bound
         self.notes = notes
         self.component = component
         self._is_shared = is_shared
+        self._is_inside = is_inside
 
     def choose(self, least: T, usual: T, most: T) -> T:
         """Return the one of the bound."""
@@ -221,23 +235,21 @@ class Walk:
         is_shared = self._is_shared or any(
             each.tokens is not None or each.cost is not None for each in limits
         )
-        return Walk(self.bound, self.notes, component, is_shared=is_shared)
+        return Walk(
+            self.bound,
+            self.notes,
+            component,
+            is_shared=is_shared,
+            is_inside=True,
+        )
 
     def _within(self, need: Need, limits: Sequence[RunLimits]) -> Need:
         if self.bound != "most":
             return need
         for each in limits:
-            bounded = need.within(each)
-            for name, figure, limit in (
-                ("model_calls", "calls", each.model_calls),
-                ("tokens", "tokens", each.tokens),
-                ("cost", "cost", each.cost),
-                ("seconds", "seconds", each.wall_time),
-            ):
-                if limit is not None and getattr(need, figure) > limit:
-                    least = self.notes.limits.get(name, limit)
-                    self.notes.limits[name] = min(limit, least)
-            need = bounded
+            if not self._is_inside:
+                self.notes.note_limits(need, each)
+            need = need.within(each)
         return need
 
     def unknown_run(self, what: str) -> Forecast:

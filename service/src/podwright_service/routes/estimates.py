@@ -28,6 +28,7 @@ from podwright_service.saved_states import STATE
 
 router = APIRouter(tags=["estimates"], route_class=JSONRoute)
 
+Count = Annotated[int | None, Field(ge=0)]
 Figure = Annotated[float | None, Field(ge=0)]
 
 
@@ -40,10 +41,10 @@ class _Response(BaseModel):
 class EstimatedAmounts(_Response):
     """Model calls, tokens, cost and time; null is what nobody knows."""
 
-    model_calls: Figure
-    input_tokens: Figure
-    output_tokens: Figure
-    tokens: Figure
+    model_calls: Count
+    input_tokens: Count
+    output_tokens: Count
+    tokens: Count
     """Input and output together, which a limit may make fewer than their sum."""
     cost: Figure
     """USD."""
@@ -55,8 +56,8 @@ class EstimatedPortion(_Response):
     """What one component needs at most by itself, before the limits of the run."""
 
     component: str
-    model_calls: Figure
-    tokens: Figure
+    model_calls: Count
+    tokens: Count
     cost: Figure
     """USD."""
     share: Figure
