@@ -1,4 +1,4 @@
-"""What a chat needs: its model calls, each with all that came before it."""
+"""The need of a chat: its model calls, each with all that came before it."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ _GROUPS = 32
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn with calls of tools adds to a chat, besides the answer that asks for them."""
+    """A turn with calls of tools, without the answer that asks for them."""
 
     calls: int = 0
     result_tokens: int = 0
     """Tokens of the result of a call."""
     need: Need = field(default_factory=Need)
-    """What the calls need themselves."""
+    """The need of the calls themselves."""
 
     @property
     def tokens(self) -> int:
@@ -102,13 +102,13 @@ class ChatEstimate:
         self._base = self._base_tokens()
         self._causes: dict[str, float] = {INPUT: 0, ANSWERS: 0, RESULTS: 0}
         self._own = Need()
-        """What its own calls so far need."""
+        """The need of its own calls so far."""
         self._inner = Need()
-        """What the calls of its tools so far need."""
+        """The need of the calls of its tools so far."""
 
     @property
     def need(self) -> Need:
-        """What the calls so far need."""
+        """The need of all calls so far."""
         own = self._own.of_chat(self._component.name, self._causes)
         return own + self._inner
 
@@ -270,7 +270,7 @@ class ChatEstimate:
         return self._walk.choose(tokens, tokens, min(tokens, longest))
 
     def _call(self, entered: int) -> Need:
-        """What one call needs."""
+        """Return the need of one call."""
         walk = self._walk
         audio = min(entered, self._given.audio)
         costs = [self._cost(model, entered, audio) for model in self._models]

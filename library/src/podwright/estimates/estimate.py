@@ -56,7 +56,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What one component needs at most by itself, before the limits of the run."""
+    """The need of one component at most, without its members, before the limits of the run."""
 
     component: str
     model_calls: int | None
@@ -66,7 +66,7 @@ class Portion:
     share: float | None
     """The part of the whole: of the cost if it is known, else of the tokens."""
     cause: str
-    """What most of its tokens are needed for."""
+    """The purpose of most of its tokens."""
 
     def to_dict(self) -> JsonObject:
         """The portion as JSON data."""
@@ -75,19 +75,19 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What runs of a component need."""
+    """The need of runs of a component."""
 
     component: str
     runs: int
     at_least: Amounts
-    """What runs that succeed need."""
+    """Needed by every run that succeeds."""
     usually: Amounts
     at_most: Amounts
-    """What no run exceeds."""
+    """Exceeded by no run."""
     recorded_runs: int = 0
     """The recorded runs by which `usually` is the median; 0 if it is assumed."""
     nine_of_ten: Amounts | None = None
-    """What nine of ten of the recorded runs need at most; None if it is assumed."""
+    """Enough for nine of ten of the recorded runs; None if there are none."""
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
     """The limits that lower `at_most`, by what they limit: model_calls, tokens, cost, seconds, steps."""
     portions: Sequence[Portion] = ()
@@ -95,9 +95,9 @@ class Estimate:
     advice: Sequence[str] = ()
     """Which limits would lower `at_most`."""
     unknown: Sequence[str] = ()
-    """What is not in the numbers, because nobody knows it before the run."""
+    """Missing in the numbers, because nobody knows it before the run."""
     assumed: Sequence[str] = ()
-    """What stands in for facts."""
+    """Assumptions in place of facts."""
 
     def __add__(self, other: Estimate) -> Estimate:
         """Return what the runs of both need, with the portions of the one that needs more at most."""

@@ -1,4 +1,4 @@
-"""What runs need: numbers of one bound, at least, usually or at most. Infinity is what nobody knows."""
+"""The need of runs: numbers of one bound, at least, usually or at most. Infinity stands for an unknown number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN = math.inf
 INPUT = "the instructions and the input"
 ANSWERS = "answers"
 RESULTS = "results of tools"
-"""What the tokens of a chat are needed for."""
+"""The purposes of the tokens of a chat."""
 FIGURES = (
     "calls",
     "input_tokens",
@@ -50,7 +50,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one component of a run needs by itself."""
+    """The need of one component of a run, without its members."""
 
     calls: float = 0
     tokens: float = 0
@@ -86,7 +86,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a part of a run needs. `+` is of parts that run one after the other."""
+    """The need of a part of a run. `+` is for parts that run one after the other."""
 
     calls: float = 0
     """Model calls."""
@@ -104,9 +104,9 @@ class Need:
     chat_calls: float = 0
     """Model calls of the chat that has most of them."""
     prices: frozenset[Price] = frozenset()
-    """Those of the models that are called."""
+    """The prices of the models that are called."""
     shares: Mapping[str, Share] = field(default_factory=dict[str, Share])
-    """What each component needs by itself, by its name, before limits."""
+    """The need of each component without its members, by its name, before limits."""
 
     @classmethod
     def of_call(

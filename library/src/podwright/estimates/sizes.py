@@ -23,11 +23,11 @@ class Size:
     """The size of one value, and the value itself if it is known."""
 
     bytes: int
-    """Those of its text in UTF-8."""
+    """Bytes of its text in UTF-8."""
     media: int = 0
     """Tokens of its images, files and audio."""
     audio: int = 0
-    """Those of them that are audio."""
+    """The part of `media` that is audio."""
     value: Any = field(default=_NOT_KNOWN, repr=False)
 
     @classmethod
@@ -105,7 +105,7 @@ class Sizes:
 
     @property
     def values(self) -> Mapping[str, Size]:
-        """What templates read."""
+        """The sizes that templates read."""
         return {**self.extra, **self.shown}
 
     @property

@@ -52,7 +52,7 @@ Bound = Literal["least", "usual", "most"]
 ASSUMED_INPUT: Final = Size(400), Size(8_000)
 """An input that is not known: usually, and at most."""
 ASSUMED_RESULT: Final = Size(200), Size(8_000)
-"""What a function or a person gives."""
+"""A value of a function or a person."""
 ASSUMED_ANSWER: Final = Size(1_000), Size(16_384)
 """The answer of a component of which nothing is known."""
 USUAL_ITEMS: Final = 5
@@ -67,7 +67,7 @@ _WIDENINGS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run of a component needs, and the size of its answer."""
+    """The need of a run of a component, and the size of its answer."""
 
     need: Need
     answer: Size
@@ -75,7 +75,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a run of a component is given, by sizes, as `Task` is by values."""
+    """The task of a run by sizes, as `Task` is by values."""
 
     named: Mapping[str, Size]
     """The values that templates read, by name."""
@@ -139,13 +139,13 @@ class Given:
 
 
 class Notes:
-    """What the walks have noted for people, each once."""
+    """Notes of the walks for people, each once."""
 
     def __init__(self) -> None:
         self.unknown: dict[str, None] = {}
-        """What is not in the numbers."""
+        """Missing in the numbers."""
         self.assumed: dict[str, None] = {}
-        """What stands in for facts."""
+        """Assumptions in place of facts."""
         self.limits: dict[str, float] = {}
         """The limits of the outermost run that lower its numbers, by what they limit."""
 

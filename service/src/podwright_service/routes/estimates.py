@@ -53,7 +53,7 @@ class EstimatedAmounts(_Response):
 
 
 class EstimatedPortion(_Response):
-    """What one component needs at most by itself, before the limits of the run."""
+    """The need of one component at most, without its members, before the limits of the run."""
 
     component: str
     model_calls: Count
@@ -63,20 +63,20 @@ class EstimatedPortion(_Response):
     share: Figure
     """The part of the whole: of the cost if it is known, else of the tokens."""
     cause: str
-    """What most of its tokens are needed for."""
+    """The purpose of most of its tokens."""
 
 
 class EstimateResponse(_Response):
-    """What runs need."""
+    """The need of runs."""
 
     component: str
     runs: int
     at_least: EstimatedAmounts
-    """What runs that succeed need."""
+    """Needed by every run that succeeds."""
     usually: EstimatedAmounts
     """Assumed."""
     at_most: EstimatedAmounts
-    """What no run exceeds."""
+    """Exceeded by no run."""
     limits: dict[str, float]
     """The limits that lower `at_most`, by what they limit."""
     portions: list[EstimatedPortion]
@@ -84,9 +84,9 @@ class EstimateResponse(_Response):
     advice: list[str]
     """Which limits would lower `at_most`."""
     unknown: list[str]
-    """What is not in the numbers, because nobody knows it before the run."""
+    """Missing in the numbers, because nobody knows it before the run."""
     assumed: list[str]
-    """What stands in for facts."""
+    """Assumptions in place of facts."""
 
 
 @router.post("/estimate", responses=BODY_PROBLEMS)
