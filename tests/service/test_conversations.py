@@ -118,6 +118,28 @@ def send(
     return response.json()["output"]
 
 
+def test_who_is_active_is_kept(serve: Serve, database: str) -> None:
+    """After a handoff the next turn goes to the agent that went on, without anything from the client."""
+    agent = Agent(
+        "triage",
+        "Sort.",
+        FunctionModel(billed),
+        handoffs=[Agent("billing", "Bill.", FunctionModel(billed))],
+    )
+    client = serve(agent, runs_database=database, conversations=True)
+    assert send(client, "My invoice?") == "billing answers"
+    assert send(client, "Sure?") == "billing answers"
+    assert send(client, "Sure?", session="other") == "triage answers"
+
+
+def billed(request: ModelRequest) -> Any:
+    """Hand over what is about an invoice; say who speaks."""
+    last = request.messages[-1]
+    if request.component == "triage" and "invoice" in last.text:
+        return [ToolCall.of("transfer_to_billing")]
+    return f"{request.component} answers"
+
+
 # --- One turn after the other -----------------------------------------------------------------------------------------
 
 
