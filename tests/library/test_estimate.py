@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
+from tests.library.shapes import EVERY_STEP, load_example
 from typing_extensions import override
 
 import podwright
@@ -47,10 +48,12 @@ from podwright.errors import (
     ModelUnavailableError,
     TraceError,
 )
+from podwright.folders.loader import KINDS
 from podwright.models.offline.offline import estimate_input, estimate_tokens
 from podwright.models.retries import Retries
 from podwright.run.component import TaskBody
 from podwright.run.run import Task, execute
+from podwright.steps import Step, registry
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
 REVIEW: dict[str, Any] = {
@@ -317,6 +320,19 @@ async def test_runs_lie_within(
     for _ in range(3):
         usage, succeeded = await used(workflow, workflow.task(GIVEN), limits)
         check(found, usage, succeeded)
+
+
+def test_every_kind_answers_for_itself() -> None:
+    """No kind of step or component of ours is unknown by default."""
+    for kind in registry.kinds():
+        assert kind.need is not Step.need, kind
+    for component in KINDS.values():
+        assert component.need is not Component.need, component
+    workflow = load_example(EVERY_STEP)
+    found = podwright.estimate(workflow, {"input": "[1, 2]"})
+    assert found.at_least.model_calls == 7
+    assert found.at_most.model_calls == 11
+    assert found.at_most.tokens == found.limits["tokens"] == 10_000
 
 
 # --- What is exact ----------------------------------------------------------------------------------------------------

@@ -121,13 +121,17 @@ def test_a_run_that_goes_on_is_not_estimated(
     assert [each["pointer"] for each in problem["errors"]] == [pointer]
 
 
-def test_the_state_of_a_run_is_not_estimated(serve: Serve) -> None:
-    client = serve(Workflow("w", [writer()]))
-    body = {"inputs": {"input": "x", "_state": "forged"}}
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("name", ["_state", "_progress", "_kept", "_decision"])
+def test_the_state_of_a_run_is_not_estimated(
+    serve: Serve, name: str, trusted: bool
+) -> None:
+    client = serve(Workflow("w", [writer()]), trust_contexts=trusted)
+    body = {"inputs": {"input": "x", name: "forged"}}
     problem = check_problem(
         client.post("/estimate", json=body), 422, "request_invalid"
     )
-    assert problem["errors"][0]["pointer"] == "/inputs/_state"
+    assert problem["errors"][0]["pointer"] == f"/inputs/{name}"
 
 
 @pytest.mark.parametrize(

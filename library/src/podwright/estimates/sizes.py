@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from podwright.data.json_data import JsonMapping, as_array
 from podwright.data.media import media_in, to_shown_text
-from podwright.data.names import find_name
 from podwright.messages.messages import ContentPart, Message
 from podwright.models.offline.media_tokens import audio_tokens, estimate_media
 from podwright.models.offline.offline import MESSAGE_TOKENS, tokens_of_bytes
@@ -168,12 +167,3 @@ class Sizes:
 def known_in(sizes: Mapping[str, Size]) -> JsonMapping:
     """Return the values that are known, by name."""
     return {name: size.value for name, size in sizes.items() if size.is_known}
-
-
-def used_names(names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    """Yield the names that are known, as they are known."""
-    every = list(known)
-    for name in names:
-        found = find_name(name, every)
-        if found is not None:
-            yield found

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from podwright.components import Component
+from podwright.data.json_data import json_pointer
 from podwright.errors import Problem
 from podwright.estimates.estimate import Estimate, estimate_task
 from podwright.models import use_model
@@ -24,7 +25,6 @@ from podwright_service.http.schemas import (
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.responses import BODY_PROBLEMS
 from podwright_service.runtime import get_runtime
-from podwright_service.saved_states import STATE
 
 router = APIRouter(tags=["estimates"], route_class=JSONRoute)
 
@@ -129,14 +129,17 @@ def _check_is_whole(body: RunRequest) -> None:
     Raises:
         RequestError: 422: it is about one that goes on.
     """
-    keys = [
-        name
+    pointers = [
+        f"/{name}"
         for name in ("start_step", "resume_path", "decision")
         if getattr(body, name)
     ]
-    pointers = [f"/{name}" for name in keys]
-    if STATE in body.inputs:
-        pointers.append(f"/inputs/{STATE}")
+    # only contexts of stopped runs have such names
+    pointers += [
+        f"/inputs{json_pointer(name)}"
+        for name in body.inputs
+        if name.startswith("_")
+    ]
     if not pointers:
         return
     detail = "An estimate is about a whole run, not about one that goes on."
