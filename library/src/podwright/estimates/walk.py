@@ -363,29 +363,44 @@ class Walk:
         """Return what one of several ways needs, nobody knows which: usually that of the dearest."""
         return self.choose(Need.lowest, Need.dearest, Need.highest)(needs)
 
-    def repeated(self, steps: Steps, sizes: Sizes, number: int) -> Need:
-        """Return what steps need that run so many times, each time on what the time before has written."""
+    def repeated(
+        self,
+        steps: Steps,
+        sizes: Sizes,
+        number: int,
+        first: Need,
+        before: Sizes,
+    ) -> Need:
+        """Return what steps need that run again so many times, each time on what the time before has written.
+
+        Args:
+            steps: The steps.
+            sizes: The context after they have run once.
+            number: How often they run after that.
+            first: What they needed when they ran once.
+            before: The context before that.
+        """
         need = Need()
-        last = Need()
+        last = first
+        earlier = before.shown
         passes = 0
-        while passes < number:
-            before = dict(sizes.shown)
-            last = self.steps(steps, sizes)
-            need += last
-            passes += 1
+        # loops inside each other are walked in linear time only if nothing is walked twice on the same sizes
+        while passes < number and passes <= _WIDENINGS:
             grown = [
                 name
                 for name, size in sizes.shown.items()
-                if size != before.get(name)
+                if size != earlier.get(name)
             ]
-            if not grown:
+            is_last = passes == _WIDENINGS
+            if not grown or (is_last and self.bound != "most"):
                 break
-            if passes < _WIDENINGS:
-                continue
-            if self.bound != "most":
-                break
-            for name in grown:
-                sizes.write(name, Size(LARGEST))
+            if is_last:
+                for name in grown:
+                    sizes.write(name, Size(LARGEST))
+            earlier = dict(sizes.shown)
+            last = self.steps(steps, sizes)
+            need += last
+            passes += 1
         return need + last.times(number - passes)
 
     def at_once(self, need: Need, number: int, concurrency: int) -> Need:

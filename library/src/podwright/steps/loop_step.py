@@ -116,6 +116,7 @@ class LoopStep(Step):
     def need(self, walk: Walk, sizes: Sizes) -> Need:
         """Return what the iterations need: usually there is one, because nothing says how many are needed."""
         sizes.extra[ITERATION] = walk.digits(self.max_iterations)
+        before = sizes.part()
         once = walk.steps(self.steps, sizes)
         # the steps may have overwritten what it reads
         result = walk.decide(self.until, sizes)
@@ -123,7 +124,8 @@ class LoopStep(Step):
             return once
         most = self.max_iterations
         number = most if result is False else walk.choose(1, 1, most)
-        return once + walk.repeated(self.steps, sizes, number - 1)
+        more = walk.repeated(self.steps, sizes, number - 1, once, before)
+        return once + more
 
     @override
     async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:
