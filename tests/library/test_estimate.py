@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 from tests.library.shapes import EVERY_STEP, load_example
-from typing_extensions import override
+from typing_extensions import TypedDict, override
 
 import podwright
 from podwright import (
@@ -28,6 +28,7 @@ from podwright import (
     ExecutionResult,
     FunctionAgent,
     FunctionStep,
+    Handoff,
     LoopStep,
     MapStep,
     Model,
@@ -45,7 +46,9 @@ from podwright import (
 )
 from podwright.errors import (
     ConfigurationError,
+    ModelRetry,
     ModelUnavailableError,
+    Refusal,
     TraceError,
 )
 from podwright.folders.loader import KINDS
@@ -163,6 +166,25 @@ def look_up(text: str) -> str:
     return "fine " * DICE.randint(1, 100)
 
 
+def prepare(input: str) -> dict[str, Any]:
+    if DICE.random() < 0.1:
+        raise Refusal("off_topic", "Only the moon.")
+    values = {"input": "more " * DICE.randint(0, 400), "tone": "dry"}
+    return {name: values[name] for name in values if DICE.random() < 0.5}
+
+
+def judge(output: str) -> dict[str, Any] | None:
+    if DICE.random() < 0.3:
+        raise ModelRetry("Again, and " * DICE.randint(1, 500))
+    if DICE.random() < 0.3:
+        return {"output": "better " * DICE.randint(0, 300)}
+    return None
+
+
+def shorten(output: str) -> dict[str, Any]:
+    return {"output": output[:3]}
+
+
 PLAIN = Agent("plain", "Say {input}.", "rolled/small", max_tokens=50)
 WRITER = Agent(
     "writer", "Write.", "rolled/small", [find], max_loops=3, max_tokens=90
@@ -189,8 +211,80 @@ LEAD = Conductor(
     max_tokens=70,
 )
 LINE = Pipeline("line", [PLAIN, WRITER, HELPER])
+HOOKED = Agent(
+    "hooked",
+    "Say {input}, {tone}.",
+    "rolled/small",
+    max_tokens=40,
+    before=[prepare],
+    after=[judge],
+)
+TONED = Agent(
+    "toned",
+    "Say it.",
+    "rolled/small",
+    max_tokens=20,
+    inputs={"tone": {"type": "string", "default": "plain"}},
+)
+LINE_WITH_HOOKS = Pipeline(
+    "hooked_line", [TONED, HOOKED], before=[prepare], after=[shorten]
+)
+LEAD_WITH_HOOKS = Conductor(
+    "hooked_lead",
+    "Lead {input}.",
+    "rolled/small",
+    [TONED, HELPER],
+    max_loops=3,
+    conversation=["toned"],
+    before=[prepare],
+    after=[judge],
+    max_tokens=60,
+)
+FAQ = Agent(
+    "faq",
+    "You know {input}.",
+    "rolled/large",
+    handoffs=["desk", "billing"],
+    before=[prepare],
+    after=[judge],
+    max_tokens=50,
+    max_loops=2,
+)
+BILLING = Agent(
+    "billing",
+    "You bill.",
+    "rolled/small",
+    [find],
+    handoffs=["desk", FAQ, LINE, LEAD_WITH_HOOKS],
+    max_tokens=50,
+    max_loops=2,
+)
+DESK = Agent(
+    "desk",
+    "You sort.",
+    "rolled/small",
+    handoffs=[Handoff(BILLING, when="About money."), Handoff(FAQ)],
+    max_handoffs=3,
+    max_tokens=30,
+)
+JUDGED_DESK = Agent(
+    "judged_desk",
+    "You sort {input}.",
+    "rolled/small",
+    handoffs=[JUDGE, LINE_WITH_HOOKS, PLAIN],
+    after=[judge],
+    max_handoffs=2,
+    max_tokens=30,
+    response_model=REVIEW,
+)
 INNER = Workflow("inner", [AgentStep(HELPER, output="helped"), PLAIN])
-AGENTS: Sequence[Component] = (PLAIN, WRITER, JUDGE, HELPER, LEAD, LINE, INNER)
+HANDING = (DESK, JUDGED_DESK)
+WITH_HOOKS = (HOOKED, LINE_WITH_HOOKS, LEAD_WITH_HOOKS)
+AGENTS: Sequence[Component] = (
+    *(PLAIN, WRITER, JUDGE, HELPER, LEAD, LINE, INNER),
+    *HANDING,
+    *WITH_HOOKS,
+)
 CONDITIONS = [
     {"name": "equals", "args": {"value": "{review.good}", "to": True}},
     {"name": "contains", "args": {"value": "{input}", "text": "moon"}},
@@ -320,6 +414,26 @@ async def test_runs_lie_within(
     for _ in range(3):
         usage, succeeded = await used(workflow, workflow.task(GIVEN), limits)
         check(found, usage, succeeded)
+
+
+@settings(max_examples=100, phases=[Phase.generate])
+@given(st.sampled_from([*HANDING, *WITH_HOOKS]), st.integers(0, 2**32))
+async def test_turns_with_hooks_and_handoffs_lie_within(
+    component: Component, seed: int
+) -> None:
+    """So do the turns of a conversation, whoever answers."""
+    DICE.seed(seed)
+    messages: list[Any] = []
+    for words in ("the moon", "and the sun", [{"type": "text", "text": "x"}]):
+        found = podwright.estimate(component, words, messages=messages)
+        task = component.task_from(TaskBody(words, messages=messages))
+        try:
+            result = await execute(component, task)
+        except PodwrightError as error:
+            check(found, error.usage or Usage(), succeeded=False)
+        else:
+            check(found, result.usage, succeeded=True)
+            messages = result.messages
 
 
 def test_every_kind_answers_for_itself() -> None:
@@ -542,6 +656,162 @@ def test_a_run_ends_after_its_last_allowed_step(
     assert found.at_most.model_calls == 100_001
     assert found.limits == {"steps": 100_000}
     assert len(walked) < 50
+
+
+# --- Handoffs ---------------------------------------------------------------------------------------------------------
+
+
+def transferred(agent: str) -> list[dict[str, Any]]:
+    """A turn that has handed the conversation over."""
+    call = {"name": f"transfer_to_{agent}", "arguments": "{}"}
+    return [
+        {"role": "user", "content": "Hello."},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c", "type": "function", "function": call}],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "c",
+            "content": json.dumps({"transferred_to": agent}),
+        },
+        {"role": "assistant", "content": "Done."},
+    ]
+
+
+def line_of(most: int) -> Agent:
+    """An agent that hands over to one which is dearer, and this one back."""
+    dear = Agent(
+        "dear",
+        "You know.",
+        "rolled/large",
+        handoffs=["cheap"],
+        max_tokens=50,
+        max_loops=2,
+    )
+    return Agent(
+        "cheap",
+        "You sort.",
+        "rolled/small",
+        handoffs=[dear],
+        max_tokens=5,
+        max_loops=1,
+        max_handoffs=most,
+    )
+
+
+@pytest.mark.parametrize(("most", "calls"), [(1, 3), (2, 4), (3, 6)])
+def test_handoffs_are_counted_up_to_their_limit(most: int, calls: int) -> None:
+    """At least and usually there are none; each agent has its own calls."""
+    found = podwright.estimate(line_of(most), "x")
+    assert found.at_least.model_calls == 1
+    assert found.usually.model_calls == 1
+    assert found.at_most.model_calls == calls
+    assert {each.component for each in found.portions} == {"cheap", "dear"}
+    assert (found.unknown, found.assumed) == ([], [])
+
+
+def test_an_agent_goes_on_with_the_whole_conversation() -> None:
+    """The turn of the agents before it is part of each further call."""
+    one = podwright.estimate(line_of(2), "x")
+    longer = podwright.estimate(line_of(2), "x" * 400)
+    assert one.at_most.input_tokens is not None
+    assert longer.at_most.input_tokens is not None
+    calls = 4
+    assert longer.at_most.input_tokens >= one.at_most.input_tokens + calls * 99
+
+
+def test_the_active_agent_answers_first() -> None:
+    """At least its chat is needed, and not that of the agent which is asked."""
+    agent = line_of(1)
+    found = podwright.estimate(agent, "x", messages=transferred("dear"))
+    DICE.seed(2)
+    used = agent.run("x", messages=transferred("dear"), trace=True).usage
+    assert found.at_least.input_tokens is not None
+    assert used.input_tokens >= found.at_least.input_tokens
+    assert found.at_least.cost is not None
+    assert found.at_least.cost >= found.at_least.input_tokens * 5e-6 / 10
+    assert found.at_most.model_calls == 2 + 1
+    unknown = podwright.estimate(agent, "x", messages=transferred("nobody"))
+    assert unknown.at_most.model_calls == 1 + 2
+
+
+# --- Functions before and after the work -----------------------------------------------------------------------------
+
+
+def guard(input: str) -> None:
+    """Refuse nothing."""
+
+
+def add_tone(input: str) -> Tone:
+    return {"tone": "dry"}
+
+
+class Tone(TypedDict):
+    tone: str
+
+
+def test_a_function_that_returns_nothing_changes_nothing() -> None:
+    """What a single call is sent is still known to the token, though not what the function runs."""
+    agent = Agent(
+        "a", "Say {input}.", "rolled/small", before=[guard], max_tokens=5
+    )
+    found = podwright.estimate(agent, "the moon")
+    assert found.at_least.input_tokens == found.at_most.input_tokens
+    assert found.unknown == ["what the function 'guard' runs or reports"]
+    assert found.assumed == []
+    assert found.at_most.seconds is None
+
+
+def test_a_function_may_change_the_inputs() -> None:
+    """Any of them, unless its annotation says which values it returns."""
+    options: dict[str, Any] = {"model": "rolled/small", "max_tokens": 5}
+    plain = podwright.estimate(Agent("a", "{tone}", **options), "y" * 400)
+    any_name = podwright.estimate(
+        Agent("a", "{tone}", before=[prepare], **options), "y" * 400
+    )
+    tone = podwright.estimate(
+        Agent("a", "{tone}", before=[add_tone], **options), "y" * 400
+    )
+    for found, least in ((plain, 100), (tone, 100), (any_name, 0)):
+        tokens = found.at_least.input_tokens
+        assert tokens is not None
+        assert tokens - least in range(3, 20)
+    assert any_name.at_most.input_tokens is not None
+    assert any_name.at_most.input_tokens > 3_900
+    assert tone.assumed == ["the result of the function 'add_tone'"]
+
+
+@pytest.mark.parametrize(
+    ("config", "calls"),
+    [({}, 3), ({"max_corrections": 4}, 5), ({"max_loops": 2}, 2)],
+)
+def test_a_function_may_ask_for_another_answer(
+    config: dict[str, Any], calls: int
+) -> None:
+    """At most as often as an answer may be corrected, by whichever agent."""
+    agent = Agent(
+        "a", "Do.", "rolled/small", after=[judge], max_tokens=5, **config
+    )
+    found = podwright.estimate(agent, "x")
+    assert found.at_least.model_calls == 1
+    assert found.usually.model_calls == 1
+    assert found.at_most.model_calls == calls
+    assert found.unknown == ["what the function 'judge' runs or reports"]
+
+
+def test_the_answer_after_a_function_may_be_another_one() -> None:
+    """It is what the next agent is given."""
+    first = Agent("a", "Do.", "rolled/small", max_tokens=5)
+    second = Agent("b", "Do.", "rolled/small", max_tokens=5)
+    inner = Pipeline("inner", [first], after=[shorten])
+    plain = podwright.estimate(Pipeline("p", [first, second]), "x")
+    found = podwright.estimate(Pipeline("p", [inner, second]), "x")
+    assert plain.at_most.input_tokens is not None
+    assert found.at_most.input_tokens is not None
+    assert found.at_most.input_tokens > plain.at_most.input_tokens + 1_900
+    assert found.at_most.model_calls == 2
 
 
 # --- What nobody knows ------------------------------------------------------------------------------------------------

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from podwright.chats.hooks import after_work
 from podwright.chats.response_format import output_schema
 from podwright.chats.tool_answers import MAX_REASON
 from podwright.chats.tool_calls import PARALLEL_CALLS
+from podwright.chats.transfers import Transfers
 from podwright.estimates.need import (
     ANSWERS,
     INPUT,
@@ -18,7 +20,7 @@ from podwright.estimates.need import (
     Price,
 )
 from podwright.estimates.sizes import LARGEST, Size
-from podwright.estimates.walk import Forecast, Given, Walk
+from podwright.estimates.walk import ASSUMED_RESULT, Forecast, Given, Walk
 from podwright.messages.conversation import turns
 from podwright.messages.messages import ModelRequest, ToolSchema
 from podwright.messages.usage import Usage
@@ -28,6 +30,7 @@ from podwright.models.offline.offline import (
     MESSAGE_TOKENS,
     estimate_input,
     estimate_message,
+    estimate_tokens,
     tokens_of_bytes,
 )
 from podwright.run.budget import (
@@ -36,7 +39,7 @@ from podwright.run.budget import (
     lowest_cost,
     most_output_tokens,
 )
-from podwright.run.component import ModelComponent
+from podwright.run.component import Component, ModelComponent
 from podwright.settings import current_settings
 from podwright.tools.tool import Tool
 
@@ -99,6 +102,9 @@ class ChatEstimate:
         if walk.bound == "usual":
             self._models = self._models[:1]
         self._answer = self._answer_tokens()
+        self._judges = self._all_judges()
+        self._correction = self._correction_tokens()
+        self._turn = given.turn_tokens(component.instructions)
         self._base = self._base_tokens()
         self._causes: dict[str, float] = {INPUT: 0, ANSWERS: 0, RESULTS: 0}
         self._own = Need()
@@ -111,6 +117,11 @@ class ChatEstimate:
         """The need of all calls so far."""
         own = self._own.of_chat(self._component.name, self._causes)
         return own + self._inner
+
+    @property
+    def turn_tokens(self) -> int:
+        """The tokens of the turn with the calls so far, with which another agent goes on."""
+        return self._turn
 
     def add_aside(self, tokens: int) -> None:
         """Add tokens to all further requests."""
@@ -139,14 +150,28 @@ class ChatEstimate:
         if response_model is None:
             response_model = component.response_model
         has_schema = response_model not in (None, str)
-        calls = self._corrections() if has_schema else 1
+        may_repeat = has_schema or bool(self._judges)
+        answers = self._corrections() if may_repeat else 1
+        calls = answers
         if turn.calls and component.tool_choice != "none":
             usual = min(component.max_loops, 1 + usual_turns)
             calls = self._walk.choose(1, usual, component.max_loops)
         tools = sum(map(_tool_tokens, self._tools))
         schema = _schema_tokens(response_model)
         self._add_calls(calls, tools + schema, turn)
-        return self._size_of_answer(turn, has_schema=has_schema)
+        self._turn += calls * (self._answer_message(turn) + turn.tokens)
+        size = self._size_of_answer(turn, has_schema=has_schema)
+        for judge in self._judges:
+            need, size = after_work(self._walk, judge, size)
+            self._inner += need.times(answers)
+        return size
+
+    def _all_judges(self) -> list[Component]:
+        """The components whose functions after the work are called with its answers."""
+        judges: list[Component] = [self._component]
+        if self._given.handed is not None:
+            judges.append(self._given.handed.first)
+        return [judge for judge in judges if judge.changes_answer]
 
     @property
     def written(self) -> Size:
@@ -174,7 +199,7 @@ class ChatEstimate:
         )
 
     def _corrections(self) -> int:
-        """The calls until an answer fits a schema, without tools."""
+        """The calls until an answer fits a schema and is accepted, without tools."""
         component = self._component
         most = min(component.max_loops, component.max_corrections + 1)
         return self._walk.choose(1, 1, most)
@@ -211,20 +236,20 @@ class ChatEstimate:
         if instructions:
             values = self._given.every_value
             tokens += self._walk.text(instructions, values).tokens
-        tokens += self._given.message_tokens(instructions)
+        tokens += self._turn
         return tokens + self._earlier_tokens(tokens)
 
     def _earlier_tokens(self, rest: int) -> int:
         """The tokens of the earlier turns that the model is given."""
         limits = self._component.history_settings
-        kept = turns(self._given.earlier)
+        kept = turns(self._given.earlier.messages)
         most_turns = limits.get("max_history")
         if most_turns is not None:
             kept = kept[max(0, len(kept) - most_turns) :]
         tokens = sum(
             estimate_message(message) for turn in kept for message in turn
         )
-        tokens += self._given.further_tokens
+        tokens += self._given.earlier.further_tokens
         most = limits.get("max_input_tokens")
         if most is None:
             return tokens
@@ -240,10 +265,9 @@ class ChatEstimate:
             turn: What each turn with calls of tools adds.
         """
         walk = self._walk
-        # each call of a tool in an answer is rounded up for itself
-        answers = MESSAGE_TOKENS + self._answer + turn.calls
+        answers = self._answer_message(turn)
         # after an answer that does not fit, there is a sentence instead
-        answers += walk.choose(0, 0, MESSAGE_TOKENS + _CORRECTION)
+        answers += walk.choose(0, 0, MESSAGE_TOKENS + self._correction)
         size = -(-calls // _GROUPS)
         for first in range(0, calls, size):
             number = min(size, calls - first)
@@ -262,6 +286,21 @@ class ChatEstimate:
         turns_with_calls = walk.choose(0, calls - 1, calls)
         if turn.calls:
             self._inner += turn.need.times(turns_with_calls)
+
+    def _answer_message(self, turn: Turn) -> int:
+        """The tokens of an answer in later requests."""
+        # each call of a tool in an answer is rounded up for itself
+        return MESSAGE_TOKENS + self._answer + turn.calls
+
+    def _correction_tokens(self) -> int:
+        """The tokens of the sentence after an answer that is to be given again."""
+        if not self._judges:
+            return _CORRECTION
+        sentence = self._walk.assume(
+            ASSUMED_RESULT,
+            f"what functions say of an answer of '{self._component.name}' that is to be given again",
+        )
+        return max(_CORRECTION, tokens_of_bytes(sentence.bytes))
 
     def _fitting(self, tokens: int) -> int:
         """The input tokens of a request that is no longer than the model takes."""
@@ -325,6 +364,14 @@ def tool_turn(walk: Walk, tools: Sequence[Tool]) -> Turn:
         walk.choose(0, min(_USUAL_RESULT, most), max(most, MAX_REASON) + _CUT),
         Need(seconds=walk.choose(0, 0, longest)).times(rounds),
     )
+
+
+def transfer_turn(walk: Walk, turn: Turn, transfers: Transfers) -> Turn:
+    """Return what a turn adds in which a model may hand its chat over, too; usually it does not."""
+    calls = walk.choose(0, turn.calls, current_settings().max_tool_calls)
+    longest = max(map(estimate_tokens, transfers.possible_results()))
+    result = max(turn.result_tokens, walk.choose(0, 0, longest))
+    return Turn(calls, max(result, walk.choose(0, 0, MAX_REASON)), turn.need)
 
 
 def _tool_tokens(schema: ToolSchema) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,9 +12,10 @@ from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
+    as_object,
     describe_value,
 )
-from podwright.data.names import INPUT
+from podwright.data.names import INPUT, RUN, find_name
 from podwright.data.text import did_you_mean
 from podwright.errors import (
     ConfigurationError,
@@ -22,11 +23,19 @@ from podwright.errors import (
     ModelRetry,
     ToolError,
 )
+from podwright.estimates.need import Need
+from podwright.estimates.sizes import Size
+from podwright.estimates.walk import Given, Walk
 from podwright.location import ToolCallId
 from podwright.messages.conversation import to_data
 from podwright.messages.messages import Message
+from podwright.messages.templates import names as template_names
 from podwright.messages.templates import visible
-from podwright.run.component import PromptComponent
+from podwright.run.component import (
+    Component,
+    ModelComponent,
+    PromptComponent,
+)
 from podwright.run.run import Run, Task
 from podwright.tools.tool import Tool
 
@@ -215,3 +224,83 @@ async def read_changed(
             suggestion="Let the function return an output of the type that it is given.",
         )
     return output
+
+
+# --- Estimates --------------------------------------------------------------------------------------------------------
+
+
+def before_work(
+    walk: Walk, component: Component, given: Given
+) -> tuple[Need, Given]:
+    """Return what the functions before the work need, and what the component is given after them.
+
+    A function that may return any name may also give what only the instructions and the members name.
+    """
+    need = Need()
+    for function in component.hooks("before"):
+        need += walk.call(function.name, function)
+        known = dict(given.every_value)
+        if given.content is not None:
+            known[INPUT] = given.content
+        names = _returned_names(function)
+        if names is None:
+            inside = _names_inside(component, set())
+            new = {name for name in inside if find_name(name, known) is None}
+            names = {*known, *new}
+        sizes = {
+            name: walk.replaced(known.get(name, Size(0)), function.name)
+            for name in names
+        }
+        given = _given_with(given, sizes)
+    return need, given
+
+
+def after_work(
+    walk: Walk, component: Component, answer: Size
+) -> tuple[Need, Size]:
+    """Return what the functions after the work need, and the size of the answer after them."""
+    need = Need()
+    for function in component.hooks("after"):
+        need += walk.call(function.name, function)
+        names = _returned_names(function)
+        if names is None or OUTPUT in names:
+            answer = walk.replaced(answer, function.name)
+    return need, answer
+
+
+def _returned_names(function: Tool) -> Collection[str] | None:
+    """Return the names of the values that a function returns by its annotation; None if it may return any."""
+    schema = function.result_schema
+    if schema is None:
+        return None
+    if schema.get("type") == "null":
+        return ()
+    return as_object(schema.get("properties")) or None
+
+
+def _names_inside(component: Component, seen: set[str]) -> Iterator[str]:
+    """Yield the names that a component and its parts read or declare; agents may hand over in circles."""
+    if isinstance(component, ModelComponent):
+        yield from set(template_names(component.instructions)) - {RUN}
+    for name, member in component.members().items():
+        if name not in seen:
+            seen.add(name)
+            yield from member.inputs.schemas
+            yield from _names_inside(member, seen)
+
+
+def _given_with(given: Given, sizes: Mapping[str, Size]) -> Given:
+    """Return what a run is given with further values: those of inputs in their place; see `_with_values`."""
+    named = {name: sizes.get(name, size) for name, size in given.named.items()}
+    values = {
+        name: size for name, size in sizes.items() if name not in given.named
+    }
+    content = given.content
+    if content is not None:
+        content = sizes.get(INPUT, content)
+    return replace(
+        given,
+        named=named,
+        content=content,
+        values={**given.values, **values},
+    )

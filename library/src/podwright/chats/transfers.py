@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from podwright.chats.tool_calls import ToolAnswer, ToolCaller
@@ -54,8 +54,22 @@ class Transfers:
     def result(self, tool: str) -> str:
         """Return the result of a transfer, which names the agent if it counts."""
         if tool != self._chosen:
-            return f"Not transferred: another transfer of this response counts, '{self._chosen}'."
-        return json.dumps({_TARGET: self._agents[tool]}, ensure_ascii=False)
+            return _not_transferred(self._chosen)
+        return _transferred(self._agents[tool])
+
+    def possible_results(self) -> Iterator[str]:
+        """Yield the results that its transfers may have."""
+        for tool, agent in self._agents.items():
+            yield _transferred(agent)
+            yield _not_transferred(tool)
+
+
+def _transferred(agent: str) -> str:
+    return json.dumps({_TARGET: agent}, ensure_ascii=False)
+
+
+def _not_transferred(chosen: str) -> str:
+    return f"Not transferred: another transfer of this response counts, '{chosen}'."
 
 
 class _Transfer(Tool):

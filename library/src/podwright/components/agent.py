@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
 from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.chats.chat import Chat
-from podwright.chats.chat_estimate import ChatEstimate, tool_turn
-from podwright.chats.hooks import Hooks
+from podwright.chats.chat_estimate import ChatEstimate, tool_turn, transfer_turn
+from podwright.chats.hooks import Hooks, before_work
 from podwright.chats.transfers import active_agent
 from podwright.components.handoffs import (
     DEFAULT_MAX_HANDOFFS,
@@ -23,6 +24,7 @@ from podwright.components.handoffs import (
     hand_over,
     handoff_entries,
     handoff_problems,
+    need_with_handoffs,
     reached_agents,
     to_handoffs,
     transfers_of,
@@ -225,11 +227,34 @@ class Agent(ModelComponent):
         return self._reached
 
     def need(self, walk: Walk, given: Given) -> Forecast:
-        """Return what its chat needs."""
+        """Return what its chat needs, and the chats of the agents that it may hand over to."""
+        before, given = before_work(walk, self, given)
+        if given.handed is not None:
+            forecast = self._need_of_chat(walk, given, given.handed.team)
+        elif self.handoffs:
+            handover = begin(self, self._reached, self.max_handoffs)
+            if given.response_model is None:
+                given = replace(given, response_model=self.response_model)
+            own_chat = partial(self._need_of_chat, walk, given, handover.team)
+            forecast = need_with_handoffs(walk, self, given, handover, own_chat)
+        else:
+            forecast = self._need_of_chat(walk, given, {})
+        return replace(forecast, need=before + forecast.need)
+
+    def _need_of_chat(
+        self, walk: Walk, given: Given, team: Mapping[str, Component]
+    ) -> Forecast:
+        """Return what its own chat needs, from which it may hand over to agents of a team."""
         tools = list(self._tools.values())
-        chat = ChatEstimate(walk, self, given, [tool.schema for tool in tools])
-        answer = chat.answer(tool_turn(walk, tools))
-        return Forecast(chat.need, answer)
+        turn = tool_turn(walk, tools)
+        schemas = [tool.schema for tool in tools]
+        if self.handoffs:
+            transfers = transfers_of(self, team)
+            turn = transfer_turn(walk, turn, transfers)
+            schemas += [tool.schema for tool in transfers.tools.values()]
+        chat = ChatEstimate(walk, self, given, schemas)
+        answer = chat.answer(turn)
+        return Forecast(chat.need, answer, chat.turn_tokens)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers, or hands the conversation over to another agent.

@@ -20,13 +20,14 @@ from podwright.blueprints.inputs import DeclaredInputs
 from podwright.chats.chat import Chat
 from podwright.chats.chat_estimate import ChatEstimate, tool_turn
 from podwright.chats.chat_messages import filled_instructions, inputs_of
+from podwright.chats.hooks import before_work
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.data.names import INPUT
 from podwright.data.text import did_you_mean, short_repr
 from podwright.data.tool_names import REVISE_PLAN, skill_tool_names
 from podwright.errors import ConfigurationError, ContextError, InputsError
-from podwright.estimates.sizes import Size, known_in
+from podwright.estimates.sizes import Earlier, Size, known_in
 from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
@@ -138,7 +139,10 @@ class Conductor(TeamComponent, ModelComponent):
 
     def need(self, walk: Walk, given: Given) -> Forecast:
         """Return what its chat needs, and the runs of its skills: usually one of each."""
-        values = given.every_value
+        certain = given.every_value
+        before, given = before_work(walk, self, given)
+        # a skill's tool has no parameters for the inputs that functions have given values
+        values = walk.choose(given.every_value, certain, certain)
         purposes = {
             name: _likely_purpose(name, skill, walk, values)
             for name, skill in self._skills.items()
@@ -165,34 +169,54 @@ class Conductor(TeamComponent, ModelComponent):
             chat.add_aside(plan + order + MESSAGE_TOKENS)
         turn = chat.turn_of_runs(
             [
-                walk.run(skill, self._given_to(skill, chat, walk, given))
+                walk.run(
+                    skill, self._given_to(skill, chat, walk, given, values)
+                )
                 for skill in self._skills.values()
             ],
             tool_turn(walk, list(self._tools.values())),
         )
         answer = chat.answer(turn, usual_turns=len(self._skills))
-        return Forecast(chat.need, answer)
+        return Forecast(before + chat.need, answer)
 
     def _given_to(
-        self, skill: Component, chat: ChatEstimate, walk: Walk, given: Given
+        self,
+        skill: Component,
+        chat: ChatEstimate,
+        walk: Walk,
+        given: Given,
+        certain: Mapping[str, Size],
     ) -> Given:
-        """Return what a skill is given: a task, and perhaps inputs, that the model writes."""
+        """Return what a skill is given: a task, and perhaps inputs, that the model writes.
+
+        Args:
+            skill: The skill.
+            chat: The chat of the conductor.
+            walk: The walk.
+            given: What the conductor is given, after the functions before its work.
+            certain: The values of which the model writes none.
+        """
         task = chat.written
         values = given.every_value
         inputs = {
-            name: task for name in skill.inputs.required if name not in values
+            name: max(task, values.get(name, task), key=_bytes)
+            for name in skill.inputs.required
+            if name not in certain
         }
-        earlier: Sequence[Message] = ()
-        further = 0
+        earlier = Earlier()
         if skill.name in self._in_conversation:
-            earlier = given.earlier
-            further = given.message_tokens(self.instructions)
+            turn = given.turn_tokens(self.instructions)
+            earlier = replace(
+                given.earlier,
+                further_tokens=given.earlier.further_tokens + turn,
+                may_be_handed=given.earlier.may_be_handed
+                or given.handed is not None,
+            )
         return walk.given(
             skill,
             {INPUT: task, **inputs} if inputs else task,
             values,
             earlier=earlier,
-            further_tokens=further,
         )
 
     async def perform(self, run: Run, task: Task) -> Any:
@@ -499,7 +523,10 @@ def _purpose(name: str, skill: Component, values: JsonMapping) -> str:
         ContextError: Its instructions use a name that has no value in this run.
     """
     instructions = filled_instructions(skill, values)
-    text = skill.description or instructions.strip()
+    return _purpose_line(name, skill, skill.description or instructions.strip())
+
+
+def _purpose_line(name: str, skill: Component, text: str) -> str:
     if not text:
         text = f"The {skill.kind} '{skill.name}'."
     line = text.splitlines()[0]
@@ -515,9 +542,14 @@ def _likely_purpose(
     try:
         return _purpose(name, skill, known_in(values))
     except ContextError:
-        line = cast("ModelComponent", skill).instructions.strip()
-        size = walk.text(line.splitlines()[0], values).bytes
-        return "x" * min(size, _LONGEST_PURPOSE)
+        instructions = cast("ModelComponent", skill).instructions.strip()
+        size = walk.text(instructions.splitlines()[0], values).bytes
+        text = skill.description or "x" * min(size, _LONGEST_PURPOSE)
+        return _purpose_line(name, skill, text)
+
+
+def _bytes(size: Size) -> int:
+    return size.bytes
 
 
 def _not_called(**arguments: Any) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from podwright.blueprints.members import handoffs_of
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import inputs_of
-from podwright.chats.hooks import OUTPUT, read_changed
+from podwright.chats.hooks import OUTPUT, after_work, read_changed
 from podwright.chats.response_format import response_format
-from podwright.chats.transfers import Transfers
+from podwright.chats.transfers import Transfers, active_agent
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -20,6 +20,9 @@ from podwright.data.json_data import (
 )
 from podwright.data.tool_names import transfer_tool_names
 from podwright.errors import ConfigurationError, LoopLimitError, Problem
+from podwright.estimates.need import Need
+from podwright.estimates.sizes import Size
+from podwright.estimates.walk import Forecast, Given, Handed, Walk
 from podwright.events import HandoffEvent
 from podwright.messages.conversation import to_data
 from podwright.messages.messages import Message
@@ -297,3 +300,102 @@ async def go_on(
 def _marked(messages: Sequence[Message], provider: str) -> tuple[Message, ...]:
     """Messages of which another provider is not sent what they carry for the one that they are from."""
     return tuple(mark_provider(message, provider) for message in messages)
+
+
+# --- Estimates --------------------------------------------------------------------------------------------------------
+
+
+def need_with_handoffs(
+    walk: Walk,
+    first: Component,
+    given: Given,
+    handover: Handover,
+    own_chat: Callable[[], Forecast],
+) -> Forecast:
+    """Return what a run needs that begins with an agent which may hand its conversation over.
+
+    At least and usually, nobody hands it over. At most, as many agents go on as may, each time the dearest one of those
+    that the conversation may have got to, with the longest turn that it may have then.
+
+    Args:
+        walk: The walk.
+        first: The agent that the run begins with.
+        given: What it is given, with the type of the answer.
+        handover: The agents that may go on.
+        own_chat: Returns what the chat of the first agent needs.
+    """
+    need = Need()
+    answers: list[Size] = []
+    turn_tokens = 0
+    names = _speakers(walk, first, given, handover)
+    for number in range(walk.choose(1, 1, handover.most + 1)):
+        forecasts: list[Forecast] = []
+        for name in names:
+            if name == first.name and number == 0:
+                forecasts.append(own_chat())
+                continue
+            handed = Handed(handover.team, first, turn_tokens)
+            forecasts.append(_need_after_handoff(walk, name, given, handed))
+        need += walk.one_of_needs([each.need for each in forecasts])
+        answers += [each.answer for each in forecasts]
+        turn_tokens = max(each.turn_tokens for each in forecasts)
+        names = _next_speakers(names, handover.team)
+        if not names:
+            break
+    choose = walk.choose(min, max, max)
+    answer = choose(answers, key=lambda size: size.bytes)
+    return Forecast(need, answer)
+
+
+def _speakers(
+    walk: Walk, first: Component, given: Given, handover: Handover
+) -> list[str]:
+    """Return the names of the agents that may answer first, which earlier turns say."""
+    team = handover.team
+    if given.earlier.may_be_handed and walk.bound != "usual":
+        return list(team)
+    active = active_agent(given.earlier.messages)
+    if active is None or active not in team:
+        return [first.name]
+    return [active]
+
+
+def _next_speakers(
+    names: Sequence[str], team: Mapping[str, Component]
+) -> list[str]:
+    """Return the names of the agents that these may hand over to."""
+    following: dict[str, None] = {}
+    for name in names:
+        agent = team[name]
+        if isinstance(agent, ModelComponent) and agent.tool_choice != "none":
+            following.update(dict.fromkeys(agent.handoffs))
+    return list(following)
+
+
+def _need_after_handoff(
+    walk: Walk, name: str, given: Given, handed: Handed
+) -> Forecast:
+    """Return what an agent needs that goes on in place of another one; see `go_on`."""
+    target = handed.team[name]
+    data = given.named if given.content is None else given.content
+    goes_on = isinstance(target, ModelComponent)
+    earlier = given.earlier
+    if not goes_on and handed.turn_tokens:
+        earlier = replace(
+            earlier,
+            further_tokens=earlier.further_tokens + handed.turn_tokens,
+            may_be_handed=True,
+        )
+    nested = walk.given(
+        target,
+        data,
+        given.every_value,
+        earlier=earlier,
+        response_model=given.response_model,
+        handed=handed if goes_on else None,
+    )
+    forecast = walk.run(target, nested)
+    if goes_on:
+        return forecast
+    after, answer = after_work(walk, handed.first, forecast.answer)
+    return Forecast(forecast.need + after, answer)

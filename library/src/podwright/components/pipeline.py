@@ -14,11 +14,16 @@ from podwright.chats.chat_messages import (
     inputs_of,
     one_turn,
 )
-from podwright.chats.hooks import OUTPUT, Hooks, read_changed
+from podwright.chats.hooks import (
+    OUTPUT,
+    Hooks,
+    after_work,
+    before_work,
+    read_changed,
+)
 from podwright.chats.response_format import response_format
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import to_json_data, to_text
-from podwright.estimates.need import Need
 from podwright.estimates.sizes import Size
 from podwright.estimates.walk import Forecast, Given, Walk
 from podwright.kinds import Kind
@@ -88,8 +93,8 @@ class Pipeline(TeamComponent):
 
     def need(self, walk: Walk, given: Given) -> Forecast:
         """Return what its agents need, each with the answer of the one before."""
+        need, given = before_work(walk, self, given)
         data: Size | Mapping[str, Size] = given.content or given.named
-        need = Need()
         answer = Size(0)
         for index, step in enumerate(self._steps):
             is_last = index == len(self._steps) - 1
@@ -99,14 +104,15 @@ class Pipeline(TeamComponent):
                     step,
                     data,
                     given.every_value,
-                    earlier=given.earlier if index == 0 else (),
+                    earlier=given.earlier if index == 0 else None,
                     response_model=given.response_model if is_last else None,
                 ),
             )
             need += forecast.need
             answer = forecast.answer
             data = answer
-        return Forecast(need, answer)
+        after, answer = after_work(walk, self, answer)
+        return Forecast(need + after, answer)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the agents one after the other; the last one gives the answer."""

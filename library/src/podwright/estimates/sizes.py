@@ -78,6 +78,18 @@ def section_bytes(named: Mapping[str, Size]) -> int:
     return headings + texts + 2 * max(0, len(named) - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The earlier turns of a conversation."""
+
+    messages: Sequence[Message] = ()
+    """Those that are known."""
+    further_tokens: int = 0
+    """Tokens of others after them."""
+    may_be_handed: bool = False
+    """Whether the others may have handed the conversation over, nobody knows to whom."""
+
+
 class Sizes:
     """The context of a workflow as a sequence of steps sees it, by sizes.
 
@@ -94,12 +106,12 @@ class Sizes:
         *,
         hidden: frozenset[str] = frozenset(),
         extra: Mapping[str, Size] | None = None,
-        earlier: Sequence[Message] = (),
+        earlier: Earlier | None = None,
     ) -> None:
         self.shown = dict(shown)
         self.hidden = hidden
         self.extra = dict(extra or {})
-        self.earlier = earlier
+        self.earlier = earlier or Earlier()
         self.written: dict[str, Size] = {}
 
     @property

@@ -17,6 +17,7 @@ from podwright.errors import ContextError
 from podwright.estimates.need import UNKNOWN, Need
 from podwright.estimates.sizes import (
     LARGEST,
+    Earlier,
     Size,
     Sizes,
     joined,
@@ -24,7 +25,6 @@ from podwright.estimates.sizes import (
     section_bytes,
 )
 from podwright.functions.run_context import MAX_METADATA_VALUE
-from podwright.messages.messages import Message
 from podwright.messages.task_input import TaskInput
 from podwright.messages.templates import (
     fill,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from podwright.run.component import Component
     from podwright.run.run import Task
     from podwright.steps.base import Step, Steps
+    from podwright.tools.tool import Tool
 
 T = TypeVar("T")
 
@@ -71,6 +72,20 @@ class Forecast:
 
     need: Need
     answer: Size
+    turn_tokens: int = 0
+    """Tokens of the messages of its chat that another agent goes on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A conversation with which one of several agents goes on, by sizes, as `Handover` is by values."""
+
+    team: Mapping[str, Component]
+    """The agents that may answer, by name."""
+    first: Component
+    """The agent that the run began with."""
+    turn_tokens: int = 0
+    """Tokens of the turn so far; none if it begins with the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +98,11 @@ class Given:
     """The text or the parts that the model gets; None for named inputs."""
     values: Mapping[str, Size] = field(default_factory=dict[str, Size])
     """Values that only templates read."""
-    earlier: Sequence[Message] = ()
-    """Earlier turns of the conversation."""
-    further_tokens: int = 0
-    """Tokens of further earlier turns."""
+    earlier: Earlier = field(default_factory=Earlier)
     response_model: Any = None
     """The type of the answer; None is the component's own."""
+    handed: Handed | None = None
+    """The conversation that an agent goes on with in place of another one."""
 
     @classmethod
     def of(cls, task: Task) -> Given:
@@ -105,7 +119,7 @@ class Given:
             {name: Size.of(value) for name, value in parsed.named.items()},
             content,
             {name: Size.of(value) for name, value in task.values.items()},
-            earlier=task.messages,
+            earlier=Earlier(task.messages),
             response_model=task.response_model,
         )
 
@@ -113,6 +127,12 @@ class Given:
     def every_value(self) -> Mapping[str, Size]:
         """All that templates read."""
         return {**self.values, **self.named}
+
+    def turn_tokens(self, instructions: str) -> int:
+        """Return the tokens of the turn so far: the user's message, and what other agents have said."""
+        if self.handed is not None and self.handed.turn_tokens:
+            return self.handed.turn_tokens
+        return self.message_tokens(instructions)
 
     def message_tokens(self, instructions: str) -> int:
         """Return the tokens of the user's message; see `TaskInput.message`."""
@@ -265,9 +285,9 @@ class Walk:
         data: Size | Mapping[str, Size],
         values: Mapping[str, Size],
         *,
-        earlier: Sequence[Message] = (),
-        further_tokens: int = 0,
+        earlier: Earlier | None = None,
         response_model: Any = None,
+        handed: Handed | None = None,
     ) -> Given:
         """Return what a member is given; see `Component.nested_task`.
 
@@ -275,9 +295,9 @@ class Walk:
             component: The member.
             data: Its input, or named inputs.
             values: Values of the run around it.
-            earlier: The earlier turns of the conversation that it is given.
-            further_tokens: See `Given`; so the next one.
+            earlier: The earlier turns of the conversation that it is given; None for none.
             response_model: The type of its answer; None is its own.
+            handed: See `Given`.
         """
         content = data if isinstance(data, Size) else None
         named = {INPUT: data} if isinstance(data, Size) else dict(data)
@@ -299,9 +319,9 @@ class Walk:
             named,
             content,
             values,
-            earlier=earlier,
-            further_tokens=further_tokens,
+            earlier=earlier or Earlier(),
             response_model=response_model,
+            handed=handed,
         )
 
     def unknown_input(self, component: Component) -> Given:
@@ -456,14 +476,29 @@ class Walk:
 
     def function(self, name: str) -> tuple[Need, Size]:
         """Return what a call of a function needs, and the size of its result."""
-        self.note_unknown(f"what the function '{name}' runs or reports")
         result = self.assume(
             ASSUMED_RESULT, f"the result of the function '{name}'"
         )
-        tool = self.component.own_tools().get(name)
-        timeout = None if tool is None else tool.timeout
+        return self.call(name, self.component.own_tools().get(name)), result
+
+    def call(self, name: str, function: Tool | None) -> Need:
+        """Return what a call of a function needs: its time; note that nobody knows the rest."""
+        self.note_unknown(f"what the function '{name}' runs or reports")
+        timeout = None if function is None else function.timeout
         longest = UNKNOWN if timeout is None else timeout
-        return Need(seconds=self.choose(0, 0, longest)), result
+        return Need(seconds=self.choose(0, 0, longest))
+
+    def replaced(self, before: Size, function: str) -> Size:
+        """Return the size of a value that a function may replace."""
+        assumed = self.assume(
+            ASSUMED_RESULT, f"the result of the function '{function}'"
+        )
+        most = max(before.bytes, assumed.bytes)
+        return self.choose(
+            assumed,
+            Size(before.bytes, before.media, before.audio),
+            Size(most, before.media, before.audio),
+        )
 
     def digits(self, most: int) -> Size:
         """Return the size of a number from 1."""

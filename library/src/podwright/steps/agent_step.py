@@ -198,7 +198,7 @@ class AgentStep(Step):
             agent,
             self._size_for(agent, walk, sizes),
             sizes.values,
-            earlier=sizes.earlier if self.conversation else (),
+            earlier=sizes.earlier if self.conversation else None,
             response_model=self.response_schema,
         )
         limits = limits_of_blueprint(self.limits)
