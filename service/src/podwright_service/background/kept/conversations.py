@@ -8,7 +8,10 @@ from typing import Any
 from sqlalchemy import (
     Executable,
     RowMapping,
+    Text,
     and_,
+    case,
+    cast,
     delete,
     exists,
     false,
@@ -160,7 +163,7 @@ class KeptConversations:
                 _is_in(component, owner) & (conversations.c.session == session),
                 and_(
                     Access(component, owner).condition,
-                    runs.c.origin["session"].as_string() == session,
+                    _has_origin("session", session),
                 ),
                 false(),
             )
@@ -176,7 +179,7 @@ class KeptConversations:
                 (conversations.c.component == component) & is_users,
                 and_(
                     runs.c.component == component,
-                    runs.c.origin["user"].as_string() == user,
+                    _has_origin("user", user),
                 ),
                 and_(
                     states.c.component == component,
@@ -277,6 +280,15 @@ async def _locked(
     query = select(column).where(which).order_by(column).with_for_update()
     result = await transaction.execute(query)
     return result.scalars().all()
+
+
+def _has_origin(name: str, value: str) -> ColumnElement[bool]:
+    """Whether a run has a user or a session."""
+    # PostgreSQL refuses to read any text out of a JSON document that has a NUL
+    has_nul = cast(runs.c.origin, Text).contains(r"\u0000", autoescape=True)
+    return case(
+        (has_nul, false()), else_=runs.c.origin[name].as_string() == value
+    )
 
 
 def _is_in(component: str, owner: str) -> ColumnElement[bool]:
