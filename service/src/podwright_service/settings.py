@@ -33,6 +33,7 @@ from typing_extensions import TypedDict
 from podwright.data.text import short_repr
 from podwright.environment import PREFIX
 from podwright.errors import DOCS_URL, ConfigurationError
+from podwright.messages.conversation import MAX_MESSAGES
 from podwright.messages.messages import CLOSED
 from podwright.messages.usage import RunLimits
 from podwright.models import EVERY
@@ -383,7 +384,7 @@ class Settings(BaseSettings):
     """Whether the service keeps the conversations of requests with a `session`, in that database."""
     conversations_retention: Finite = 30 * 86400.0
     """Seconds for which a conversation is kept after its last turn."""
-    conversation_messages: PositiveInt = 2000
+    conversation_messages: int = Field(default=2000, ge=1, le=MAX_MESSAGES)
     """Messages of a kept conversation after which no turn begins."""
     conversation_bytes: PositiveInt = 8 * 1024 * 1024
     """Bytes of a kept conversation as JSON after which no turn begins."""
