@@ -388,23 +388,6 @@ def test_a_turn_that_fails_leaves_the_conversation(
     assert send(client, "two") == "one two"
 
 
-def test_a_turn_whose_client_leaves(serve: Serve, database: str) -> None:
-    """Its run is cancelled, and the next turn begins without it."""
-    gate = Gate()
-    client = serve(gate.agent(), runs_database=database, conversations=True)
-    with pytest.raises(httpx.ReadTimeout):
-        client.post("/run", json={"input": "x", "session": "s"}, timeout=0.5)
-    assert gate.called.wait(30)
-    assert gate.cancelled.wait(30)
-    gate.opened.set()
-    send(client, "y")
-    response = client.post(
-        "/run?trace=true", json={"input": "z", "session": "s"}
-    )
-    messages = [each["content"] for each in response.json()["messages"]]
-    assert messages == ["y", "done", "z", "done"]
-
-
 # --- Several at once --------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,21 @@ def conversation_busy(seconds: float) -> RequestError:
     )
 
 
+def conversation_crowded(most: int) -> RequestError:
+    """Return the 503 for a turn behind too many others.
+
+    Args:
+        most: How many may wait.
+    """
+    return RequestError(
+        503,
+        "conversation_busy",
+        f"{most} turns of the conversation wait already.",
+        "Try again after the seconds in the header 'Retry-After'; the conversation is as it was.",
+        {"retry-after": "5"},
+    )
+
+
 def conversation_waiting(run_id: str) -> RequestError:
     """Return the 409 for a turn behind one that waits for a person.
 

@@ -130,7 +130,7 @@ class Turns:
             place = Place(saved.conversation, saved.number)
             turn = self._turn(new, place, outcome="paused")
         else:
-            place = await self._store.join(replace(new, worker=self._worker))
+            place = await self._join(new, is_new=saved is None)
             turn = self._turn(new, place)
         try:
             if not turn.is_paused:
@@ -138,9 +138,22 @@ class Turns:
             yield turn
         finally:
             if turn.outcome == "dropped":
-                await self._store.leave(place)
+                await self._store.leave(new.run_id, place)
             self._count(turn.outcome)
             self.notify(place.conversation)
+
+    async def _join(self, new: NewTurn, *, is_new: bool) -> Place:
+        try:
+            return await self._store.join(replace(new, worker=self._worker))
+        except (asyncio.CancelledError, RequestError) as error:
+            is_known = (
+                isinstance(error, RequestError)
+                and error.status_code != HTTPStatus.SERVICE_UNAVAILABLE
+            )
+            # the database may have stored it all the same; a run that goes on may have another place
+            if is_new and not is_known:
+                await self._store.leave(new.run_id, None)
+            raise
 
     def _turn(
         self, new: NewTurn, place: Place, outcome: TurnOutcome = "dropped"
@@ -159,8 +172,9 @@ class Turns:
         Raises:
             RequestError: 409: as `end`.
         """
-        await self._store.go_on(turn.place, run_id, self._worker)
+        # before: the database may do so although this fails
         turn.outcome = "dropped"
+        await self._store.go_on(turn.place, run_id, self._worker)
         turn.earlier = await self._wait(turn.place, None, seconds=0.0)
 
     async def end(self, turn: Turn, result: ExecutionResult) -> None:

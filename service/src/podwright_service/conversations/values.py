@@ -161,7 +161,8 @@ class TurnStore(Protocol):
         """Add a turn to the queue of its conversation.
 
         Raises:
-            RequestError: 409: it cannot be taken, or is a repeated one; 422: its key is of another request.
+            RequestError: 409: it cannot be taken, or is a repeated one; 422: its key is of another request; 503: too
+                many wait already.
         """
         ...
 
@@ -188,8 +189,13 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def leave(self, place: Place) -> None:
-        """Give up the place of a turn that has not ended."""
+    async def leave(self, run_id: str, place: Place | None) -> None:
+        """Give up the place of a turn that has not ended.
+
+        Args:
+            run_id: Its run.
+            place: The place; None if it is not known, of a run that can have no more than one.
+        """
         ...
 
     async def pause(self, place: Place, until: float) -> None:

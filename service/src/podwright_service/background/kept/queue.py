@@ -5,6 +5,7 @@ Whoever locks several rows does so in this order, so that no transactions deadlo
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from sqlalchemy import (
     case,
     delete,
     exists,
+    func,
     or_,
     select,
     update,
@@ -35,6 +37,7 @@ from podwright_service.background.storage.tables import (
 )
 from podwright_service.conversations.problems import (
     conversation_changed,
+    conversation_crowded,
     conversation_full,
     conversation_waiting,
     turn_in_progress,
@@ -48,6 +51,9 @@ from podwright_service.conversations.values import (
     Place,
 )
 from podwright_service.http.idempotency import check_fingerprint
+
+MAX_WAITING = 100
+"""Turns of a conversation that may wait at once: each of them asks the database for those before it."""
 
 IsSilent = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 """Says of a column of processes whether they are known to have ended."""
@@ -71,8 +77,8 @@ class TurnQueue:
         self._database = database
         self._is_silent = is_silent
         self._limits = limits
-        self._unreached: set[Place] = set()
-        """Places that could not be given up, because the database could not be reached."""
+        self._left: set[tuple[str, Place | None]] = set()
+        """Runs that give up their places, until the database has done so."""
 
     async def join(self, turn: NewTurn) -> Place:
         """See `TurnStore`."""
@@ -141,11 +147,13 @@ class TurnQueue:
     async def _check_queue(
         self, transaction: Transaction, place: Place, turn: NewTurn
     ) -> None:
-        """Check that a turn is no repeated one, and that no person holds up those before it.
+        """Check that a turn is no repeated one, that no person holds up those before it, and that they are not many.
 
         Raises:
-            RequestError: 409 or 422.
+            RequestError: 409, 422 or 503.
         """
+        # first: a repeated request is told that its run waits for a person
+        await self._check_persons(transaction, place)
         if turn.key is not None:
             is_known = and_(
                 turns.c.conversation == place.conversation,
@@ -159,7 +167,14 @@ class TurnQueue:
             if known is not None:
                 check_fingerprint(known["fingerprint"], turn.fingerprint or "")
                 raise turn_in_progress()
-        await self._check_persons(transaction, place)
+        is_waiting = and_(
+            turns.c.conversation == place.conversation,
+            turns.c.ended_at.is_(None),
+            self.holds_place(),
+        )
+        count = select(func.count()).where(is_waiting)
+        if await transaction.scalar(count) > MAX_WAITING:
+            raise conversation_crowded(MAX_WAITING)
 
     async def begin(
         self, place: Place, after: int | None, *, waits_for_persons: bool
@@ -329,19 +344,21 @@ class TurnQueue:
         )
         return True
 
-    async def leave(self, place: Place) -> None:
-        """See `TurnStore`; if the database cannot be reached, `leave_late` does so."""
-        try:
+    async def leave(self, run_id: str, place: Place | None) -> None:
+        """See `TurnStore`; if the caller is cancelled or the database cannot be reached, `leave_late` does so."""
+        self._left.add((run_id, place))
+        is_left = and_(turns.c.run_id == run_id, turns.c.ended_at.is_(None))
+        if place is not None:
+            is_left &= _is_at(place)
+        with contextlib.suppress(DatabaseUnavailableError):
             async with self._database.transaction() as transaction:
-                await transaction.execute(delete(turns).where(_is_at(place)))
-        except DatabaseUnavailableError:
-            self._unreached.add(place)
+                await transaction.execute(delete(turns).where(is_left))
+            self._left.discard((run_id, place))
 
     async def leave_late(self) -> None:
         """Give up the places that could not be given up in time."""
-        for place in [*self._unreached]:
-            self._unreached.discard(place)
-            await self.leave(place)
+        for run_id, place in [*self._left]:
+            await self.leave(run_id, place)
 
     async def pause(self, place: Place, until: float) -> None:
         """See `TurnStore`."""

@@ -361,5 +361,12 @@ turns = Table(
     ),
     Index("podwright_turns_by_run", "run_id"),
     Index("podwright_turns_by_key", "idempotency_key"),
+    Index(
+        "podwright_turns_waiting",
+        "conversation",
+        "number",
+        postgresql_where=text("ended_at IS NULL"),
+        sqlite_where=text("ended_at IS NULL"),
+    ),
 )
 """The turns of conversations: those that have ended are the conversation, the others its queue."""

@@ -54,3 +54,11 @@ def upgrade() -> None:
     op.create_index(
         "podwright_turns_by_key", "podwright_turns", ["idempotency_key"]
     )
+    waits = sa.text("ended_at IS NULL")
+    op.create_index(
+        "podwright_turns_waiting",
+        "podwright_turns",
+        ["conversation", "number"],
+        sqlite_where=waits,
+        postgresql_where=waits,
+    )
