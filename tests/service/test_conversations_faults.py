@@ -15,9 +15,17 @@ import pytest
 from tests.helpers import until
 from tests.service.background_support import opened_stores
 from tests.service.support import Gate, Serve, check_problem, connect
-from tests.service.test_conversations import clerk, post, repeater, send
+from tests.service.test_conversations import (
+    Breaking,
+    clerk,
+    going_on,
+    post,
+    repeater,
+    send,
+)
+from tests.service.test_conversations_deletion import dump
 
-from podwright import Agent, FunctionModel
+from podwright import Agent, AgentStep, FunctionModel, Workflow
 from podwright.messages.headers import REPLAYED
 from podwright.testing import ModelRequest
 from podwright_service.background.kept import queue
@@ -251,3 +259,51 @@ def test_a_name_with_a_nul_holds_up_no_deletion(
         response = client.delete(path)
         assert response.status_code == 200, response.text
         assert response.json()["conversations"] == 1
+
+
+def test_a_first_turn_that_fails_leaves_nothing(
+    serve: Serve, database: str
+) -> None:
+    """Not even the name of its session; turns behind it begin the conversation."""
+    gate = Gate()
+
+    async def fail_first(request: ModelRequest) -> str:
+        await gate(request)
+        if request.messages[-1].text == "bad":
+            raise RuntimeError("bad")
+        return "good"
+
+    component = Agent("repeater", "Repeat.", FunctionModel(fail_first))
+    client = serve(component, runs_database=database, conversations=True)
+    gate.opened.set()
+    assert post(client, "bad", "MARKER").status_code >= 500
+    assert "MARKER" not in dump(database)
+    gate.opened.clear()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(post, client, "bad")
+        until(lambda: len(gate.inputs) == 2)
+        second = pool.submit(post, client, "x")
+        gate.opened.set()
+        assert first.result().status_code >= 500
+        assert second.result().json()["output"] == "good"
+    kept = client.get("/conversations/s").json()
+    assert [each["content"] for each in kept["messages"]] == ["x", "good"]
+
+
+def test_a_first_turn_that_fails_goes_on(serve: Serve, database: str) -> None:
+    """That of a workflow, whose conversation is kept until then; a deletion takes what it has left, too."""
+    model = Breaking()
+    agent = Agent("repeater", "Repeat.", FunctionModel(model))
+    component = Workflow("flow", [AgentStep(agent, conversation=True)])
+    client = serve(component, runs_database=database, conversations=True)
+    first = post(client, "MARKER", "s").json()
+    post(client, "MARKER", "t")
+    assert "MARKER" in dump(database)
+    assert client.delete("/conversations/t").status_code == 200
+    model.mended.set()
+    response = client.post("/run", json=going_on(first))
+    assert response.json()["repeater_output"] == "MARKER"
+    response = post(client, "two", "s")
+    assert response.json()["repeater_output"] == "MARKER two"
+    assert client.delete("/conversations/s").status_code == 200
+    assert "MARKER" not in dump(database)

@@ -301,6 +301,7 @@ async def save_state(
         if question is not None:
             await runtime.background.turns.pause(turn, time.time() + ttl)
         saved = turn.saved()._asdict()
+        turn.may_go_on = True
     state = new_state(
         component,
         owner_of(request),

@@ -233,14 +233,18 @@ class Attempt:
             )
         finally:
             resumed_run.reset(token)
+        turn: EndedTurn | None = None
         if self.turn is not None:
-            self._ended_turn = self.turn.ended(result)
-        return self._ended(
+            turn = self.turn.ended(result)
+        end = self._ended(
             "succeeded",
             result=component.content_of(result, as_data=True),
             messages=result.messages,
             usage=result.usage,
         )
+        # not before: a run that fails adds no turn
+        self._ended_turn = turn
+        return end
 
     def _end_of(self, task: asyncio.Task[End]) -> End:
         """How the attempt ended, whose task is done."""

@@ -48,6 +48,8 @@ class Turn:
     outcome: TurnOutcome = "dropped"
     is_named: bool = True
     """See `NewTurn.is_named`."""
+    may_go_on: bool = False
+    """Whether its run has stopped in a state from which it can go on."""
 
     @property
     def is_paused(self) -> bool:
@@ -138,7 +140,9 @@ class Turns:
             yield turn
         finally:
             if turn.outcome == "dropped":
-                await self._store.leave(new.run_id, place)
+                await self._store.leave(
+                    new.run_id, place, may_go_on=turn.may_go_on
+                )
             self._count(turn.outcome)
             self.notify(place.conversation)
 
@@ -152,7 +156,7 @@ class Turns:
             )
             # the database may have stored it all the same; a run that goes on may have another place
             if is_new and not is_known:
-                await self._store.leave(new.run_id, None)
+                await self._store.leave(new.run_id, None, may_go_on=False)
             raise
 
     def _turn(

@@ -189,12 +189,15 @@ class TurnStore(Protocol):
         """
         ...
 
-    async def leave(self, run_id: str, place: Place | None) -> None:
+    async def leave(
+        self, run_id: str, place: Place | None, *, may_go_on: bool
+    ) -> None:
         """Give up the place of a turn that has not ended.
 
         Args:
             run_id: Its run.
             place: The place; None if it is not known, of a run that can have no more than one.
+            may_go_on: Whether the run may go on later, in a conversation that is empty until then.
         """
         ...
 

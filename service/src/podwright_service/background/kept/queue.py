@@ -77,8 +77,8 @@ class TurnQueue:
         self._database = database
         self._is_silent = is_silent
         self._limits = limits
-        self._left: set[tuple[str, Place | None]] = set()
-        """Runs that give up their places, until the database has done so."""
+        self._left: dict[tuple[str, Place | None], bool] = {}
+        """Runs that give up their places, until the database has done so, and whether they may go on."""
 
     async def join(self, turn: NewTurn) -> Place:
         """See `TurnStore`."""
@@ -87,16 +87,7 @@ class TurnQueue:
 
     async def join_in(self, transaction: Transaction, turn: NewTurn) -> Place:
         """As `join`, in a transaction."""
-        if turn.conversation is None:
-            await self._add_conversation(transaction, turn)
-            is_it = _named(turn)
-        else:
-            is_it = conversations.c.id == turn.conversation
-        conversation = await transaction.first(
-            select(conversations).where(is_it).with_for_update()
-        )
-        if conversation is None:
-            raise conversation_changed()
+        conversation = await self._locked(transaction, turn)
         place = Place(conversation["id"], conversation["places"])
         self._check_length(conversation)
         await self._check_queue(transaction, place, turn)
@@ -119,6 +110,29 @@ class TurnQueue:
         )
         await transaction.execute(insert, row)
         return place
+
+    async def _locked(
+        self, transaction: Transaction, turn: NewTurn
+    ) -> RowMapping:
+        """Return the conversation of a turn, which begins if it is new, locked.
+
+        Raises:
+            RequestError: 409: it was deleted.
+        """
+        locked = select(conversations).with_for_update()
+        if turn.conversation is not None:
+            known = locked.where(conversations.c.id == turn.conversation)
+            conversation = await transaction.first(known)
+            if conversation is None:
+                raise conversation_changed()
+            return conversation
+        while True:
+            await self._add_conversation(transaction, turn)
+            named = locked.where(_named(turn))
+            conversation = await transaction.first(named)
+            # another process may delete it in between
+            if conversation is not None:
+                return conversation
 
     async def _add_conversation(
         self, transaction: Transaction, turn: NewTurn
@@ -344,21 +358,25 @@ class TurnQueue:
         )
         return True
 
-    async def leave(self, run_id: str, place: Place | None) -> None:
+    async def leave(
+        self, run_id: str, place: Place | None, *, may_go_on: bool
+    ) -> None:
         """See `TurnStore`; if the caller is cancelled or the database cannot be reached, `leave_late` does so."""
-        self._left.add((run_id, place))
+        self._left[run_id, place] = may_go_on
         is_left = and_(turns.c.run_id == run_id, turns.c.ended_at.is_(None))
-        if place is not None:
-            is_left &= _is_at(place)
         with contextlib.suppress(DatabaseUnavailableError):
             async with self._database.transaction() as transaction:
+                if place is not None:
+                    is_left &= _is_at(place)
+                if place is not None and not may_go_on:
+                    await _remove_if_empty(transaction, place, is_left)
                 await transaction.execute(delete(turns).where(is_left))
-            self._left.discard((run_id, place))
+            self._left.pop((run_id, place), None)
 
     async def leave_late(self) -> None:
         """Give up the places that could not be given up in time."""
-        for run_id, place in [*self._left]:
-            await self.leave(run_id, place)
+        for (run_id, place), may_go_on in [*self._left.items()]:
+            await self.leave(run_id, place, may_go_on=may_go_on)
 
     async def pause(self, place: Place, until: float) -> None:
         """See `TurnStore`."""
@@ -431,6 +449,24 @@ async def messages_in(
         last = number
         messages += added
     return last, messages
+
+
+async def _remove_if_empty(
+    transaction: Transaction, place: Place, is_left: ColumnElement[bool]
+) -> None:
+    """Remove a conversation that has no turn but one that gives up its place, and has been asked for no other."""
+    is_other = and_(
+        turns.c.conversation == place.conversation,
+        turns.c.number != place.number,
+    )
+    statement = delete(conversations).where(
+        conversations.c.id == place.conversation,
+        conversations.c.turns == 0,
+        conversations.c.places == place.number + 1,
+        exists().where(is_left),
+        ~exists().where(is_other),
+    )
+    await transaction.execute(statement)
 
 
 def _named(turn: NewTurn) -> ColumnElement[bool]:
