@@ -96,7 +96,14 @@ def test_a_list_has_no_contents(serve: Serve, sqlite_database: str) -> None:
     response = client.get("/runs")
     assert len(response.content) < 2_000
     (listed,) = response.json()["runs"]
-    contents = {"result", "problem", "approval", "decisions", "actions"}
+    contents = {
+        "result",
+        "messages",
+        "problem",
+        "approval",
+        "decisions",
+        "actions",
+    }
     assert listed == {
         **{name: whole[name] for name in whole.keys() - contents},
         "code": None,

@@ -364,7 +364,10 @@ def estimate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a run needs at least, usually and at most: model calls, tokens, cost and time. Nothing is called."""
+    """Print what a run needs at least, usually and at most.
+
+    Model calls, tokens, cost and time. Nothing is called.
+    """
     from podwright_service.cli.running.estimate import print_estimate
 
     print_estimate(
@@ -511,7 +514,7 @@ def sync(
         bool, typer.Option("--check", help="Change nothing.")
     ] = False,
 ) -> None:
-    """Bring entries of tools and JSON Schemas up to date with code and MCP servers.
+    """Bring tools and schemas up to date with code and servers.
 
     Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay. A
     JSON Schema whose title names a type in schemas.py is that of the type. Only the servers named by --mcp are called.
@@ -629,7 +632,10 @@ def check(
         typer.Option(metavar="SECONDS", min=0.001, help="Seconds to wait."),
     ] = 2.0,
 ) -> None:
-    """Check whether a service is ready: exit code 0 if so, 1 if not. For a container's HEALTHCHECK."""
+    """Check whether a service is ready, for a HEALTHCHECK.
+
+    The exit code is 0 if it is, and 1 if not.
+    """
     from podwright_service.cli.check import check
 
     raise typer.Exit(check(url, timeout))
