@@ -208,10 +208,14 @@ def test_old_conversations_are_deleted(serve: Serve, database: str) -> None:
 def test_the_routes_need_the_setting(
     serve: Serve, sqlite_database: str
 ) -> None:
-    """Without it there are none."""
+    """Without it there are none, and the problem names it."""
     client = serve(repeater(), runs_database=sqlite_database)
-    assert client.get("/conversations").status_code == 404
-    assert client.delete("/conversations/s").status_code == 404
+    for response in (
+        client.get("/conversations"),
+        client.delete("/conversations/s"),
+    ):
+        problem = check_problem(response, 404, "not_found")
+        assert "PODWRIGHT_CONVERSATIONS" in problem["suggestion"]
 
 
 def test_the_commands(serve: Serve, sqlite_database: str, shell: Shell) -> None:

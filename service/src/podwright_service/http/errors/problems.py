@@ -368,6 +368,8 @@ def _route_suggestion(request: Request, error: HTTPException) -> str:
         and request.app.state.runtime.background is None
     ):
         return "Set PODWRIGHT_RUNS_DATABASE to have background runs."
+    if route_of(path).startswith("/conversations"):
+        return "Set PODWRIGHT_RUNS_DATABASE and PODWRIGHT_CONVERSATIONS=true to keep conversations."
     return did_you_mean(route_of(path), PATHS)
 
 
