@@ -186,6 +186,17 @@ def test_titles_without_a_type(tmp_path: Path, title: str, words: str) -> None:
     assert load(folder.path).run("hello")["plain_output"] == "dict hello"
 
 
+@pytest.mark.parametrize("title", ["Tickett", "LIMIT"])
+def test_nothing_but_a_title_without_a_type(tmp_path: Path, title: str) -> None:
+    """A schema that is only a misspelt name would take every answer, so the folder does not load."""
+    folder = desk_folder(tmp_path, desk({"title": title}))
+    with pytest.raises(BlueprintValidationError) as refused:
+        load(folder.path)
+    [problem] = refused.value.problems
+    assert problem.pointer.startswith("/steps/0/response_schema")
+    assert "schemas.py" in problem.detail
+
+
 def test_without_types_a_title_is_a_title(tmp_path: Path) -> None:
     """A folder without `schemas.py` may give its schemas any titles; one whose schemas have none imports no types."""
     blueprint = desk(TICKET)

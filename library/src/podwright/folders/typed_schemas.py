@@ -43,7 +43,7 @@ class TypedSchema:
     @property
     def is_written(self) -> bool:
         """Whether the blueprint has more of it than the name of the type."""
-        return not self.stored.keys() <= set(_OF_THE_BLUEPRINT)
+        return _is_written(self.stored)
 
     @property
     def is_current(self) -> bool:
@@ -95,11 +95,22 @@ def outdated_schemas(folder: Folder, blueprint: JsonMapping) -> list[Problem]:
         blueprint: A valid blueprint.
 
     Raises:
-        BlueprintValidationError: One has nothing but the name of a type, so that every value would fit.
+        BlueprintValidationError: One has nothing but a title, whether it names a type or not, so that every value
+            would fit.
         ConfigurationError: The types cannot be imported.
     """
-    typed, _ = typed_schemas(folder, blueprint)
+    typed, problems = typed_schemas(folder, blueprint)
+    empty = {
+        pointer
+        for pointer, _, stored in _titled_schemas(blueprint)
+        if not _is_written(stored)
+    }
     unwritten = [
+        problem
+        for problem in problems
+        if problem.pointer.removesuffix("/title") in empty
+    ]
+    unwritten += [
         Problem(
             schema.pointer,
             detail=f"The schema of the type '{schema.own['title']}' is not written yet.",
@@ -119,6 +130,10 @@ def outdated_schemas(folder: Folder, blueprint: JsonMapping) -> list[Problem]:
         for schema in typed
         if not schema.is_current
     ]
+
+
+def _is_written(schema: JsonMapping) -> bool:
+    return not schema.keys() <= set(_OF_THE_BLUEPRINT)
 
 
 def _titled_schemas(
