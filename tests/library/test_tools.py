@@ -309,6 +309,14 @@ def unresolved(thing: "Nowhere") -> str:  # noqa: F821  # pyright: ignore[report
     return ""
 
 
+def value_as_hint(word: str) -> str:
+    """Read a word."""
+    return word
+
+
+value_as_hint.__annotations__["word"] = 7
+
+
 NOT_TOOLS: dict[str, tuple[Any, str]] = {
     "lambda": ([lambda city: city], "name"),
     "*args": ([many], "cities"),
@@ -322,6 +330,7 @@ NOT_TOOLS: dict[str, tuple[Any, str]] = {
     ),
     "without a schema": ([strange], "'strange'"),
     "unknown type": ([unresolved], "'unresolved'"),
+    "hint that is a value": ([value_as_hint], "'word'"),
     "without a signature": ([iter], "'iter'"),
     "number": ([5], "5"),
     "single function": (plain, "list"),

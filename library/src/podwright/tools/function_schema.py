@@ -187,6 +187,10 @@ def _field(
     info.alias = None
     info.validation_alias = None
     info.serialization_alias = None
+    if not hasattr(info.annotation, "__module__"):  # Annotated needs it
+        raise ToolDefinitionError(
+            f"The type hint of parameter '{parameter.name}' of tool '{tool}' is not a type: {info.annotation!r}."
+        )
     field = Annotated[info.annotation, info]
     if parameter.default is None:  # as in `word: str = None`
         field = Annotated[field, WrapValidator(_check_unless_none)]
