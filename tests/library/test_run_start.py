@@ -403,3 +403,11 @@ def test_a_replay_is_for_whom_its_caller_says(clock: Clock) -> None:
         again = flow.run("x", trace=True)
     assert again.value == "2026-09-21"
     assert started(again.events).user == "bob"
+
+
+def test_a_misspelt_value_of_the_run() -> None:
+    """The error of a run names the value that is meant, also of a component that declares no inputs."""
+    agent = Agent("a", "You help {run.usr}.", ECHO)
+    with pytest.raises(ContextError) as caught:
+        agent.run("hello")
+    assert "'run.user'" in caught.value.suggestion

@@ -28,6 +28,7 @@ from podwright.data.media import to_shown_text
 from podwright.data.names import (
     EXPRESSION,
     RUN,
+    RUN_FIELDS,
     Expression,
     find_name,
     normal_form,
@@ -515,6 +516,10 @@ def _brace_runs(template: str) -> Iterator[tuple[int, str, int]]:
 
 def suggest_name(expression: Expression, known: Collection[str]) -> str:
     """What to do about a name, perhaps with fields, that nothing fills."""
+    if expression.name == RUN and expression.fields and RUN not in known:
+        field = most_similar(str(expression.fields[0]), RUN_FIELDS)
+        if field is not None:
+            return f"Did you mean '{RUN}.{field}'?"
     hint = did_you_mean(expression.name, known)
     if most_similar(expression.name, known) is not None:
         return hint
