@@ -836,3 +836,22 @@ async def test_new_attempts_do_not_call_functions_again() -> None:
         names = [each.tool for each in ended]
         expected = [name for name in ("guard", "sign") if name not in names]
         assert len(calls) == len(expected)
+
+
+def test_tools_with_names_of_transfers() -> None:
+    """The result of a tool of the agent's own moves no conversation, whatever it says."""
+
+    def transfer_to_bank() -> dict[str, str]:
+        """Send money."""
+        return {"transferred_to": "billing"}
+
+    model = ScriptedModel([ToolCall.of("transfer_to_bank")], "sent", "again")
+    agent = Agent(
+        "triage",
+        "You sort.",
+        model,
+        tools=[transfer_to_bank],
+        handoffs=[Agent("billing", "You bill.", ScriptedModel())],
+    )
+    talk = agent.run("Send it.", trace=True).messages
+    assert agent.run("Once more.", messages=talk) == "again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from podwright.chats.tool_calls import ToolAnswer, ToolCaller
@@ -107,10 +107,16 @@ class _Transfer(Tool):
         return self._transfers.result(self.name)
 
 
-def active_agent(messages: Sequence[Message]) -> str | None:
+def active_agent(
+    messages: Sequence[Message], other_tools: Collection[str]
+) -> str | None:
     """Return the agent that the last transfer in a conversation has named; None if there was none.
 
     The conversation may be one that a caller has written.
+
+    Args:
+        messages: The conversation.
+        other_tools: The names of tools of the agents' own, which may look like those of transfers.
     """
     active: str | None = None
     waiting: set[str] = set()
@@ -120,6 +126,7 @@ def active_agent(messages: Sequence[Message]) -> str | None:
                 call.id
                 for call in message.tool_calls
                 if call.name.startswith(TRANSFER_PREFIX)
+                and call.name not in other_tools
             }
         elif message.role == "tool" and message.tool_call_id in waiting:
             active = _target_in(message) or active

@@ -25,6 +25,7 @@ from podwright.components.handoffs import (
     handoff_entries,
     handoff_problems,
     need_with_handoffs,
+    other_tools,
     reached_agents,
     to_handoffs,
     transfers_of,
@@ -272,7 +273,7 @@ class Agent(ModelComponent):
             if task.response_model is None:
                 # an answer fits the schema of the agent that is asked, whoever gives it
                 task = replace(task, response_model=self.response_model)
-            active = active_agent(task.messages)
+            active = active_agent(task.messages, other_tools(handover.team))
             if active in self._reached:
                 return await go_on(run, task, self, handover, active)
         transfers = None

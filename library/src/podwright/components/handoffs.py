@@ -202,6 +202,17 @@ def transfers_of(
     )
 
 
+def other_tools(team: Mapping[str, Component]) -> set[str]:
+    """Return the names of the agents' own tools, without those that are also names of transfers."""
+    own: set[str] = set()
+    transfers: set[str] = set()
+    for agent in team.values():
+        tools = agent.own_tools()
+        own.update(tools)
+        transfers.update(transfer_tool_names(agent.handoffs, tools))
+    return own - transfers
+
+
 def _description(name: str, agent: Component, when: str) -> str:
     sentences = [f"Hand the conversation over to '{name}', who answers."]
     sentences += [text for text in (agent.description, when) if text]
