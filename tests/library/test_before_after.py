@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import json
@@ -926,3 +927,74 @@ async def test_a_response_of_a_refusing_model_that_is_changed() -> None:
     model = ScriptedModel(ModelResponse(refusal="No."))
     result = Agent("x", "", model, after=shout).run("x", trace=True)
     assert (result.value, result.finish_reason) == ("NO.", "stop")
+
+
+# --- Groups of errors -------------------------------------------------------------------------------------------------
+
+
+async def _at_once(*errors: Exception) -> None:
+    """Raise errors as checks do that a task group makes at once."""
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async with asyncio.TaskGroup() as outer, asyncio.TaskGroup() as inner:
+        for error in errors:
+            inner.create_task(fail(error))
+        outer.create_task(asyncio.sleep(0))
+
+
+@pytest.mark.parametrize("place", ["before", "after", "tools"])
+def test_a_refusal_in_a_group(place: str) -> None:
+    """It is one of the run, whatever fails beside it: no failure, and nothing that a model may pass over."""
+
+    async def guard_all() -> None:
+        await _at_once(ValueError("broken"), Refusal("off_topic", "No poems."))
+
+    said: list[Any] = ["yes"]
+    if place == "tools":
+        said = [[ToolCall.of("guard_all")], "yes"]
+    options: dict[str, Any] = {place: [guard_all]}
+    agent = Agent("clerk", "Help.", ScriptedModel(*said), **options)
+    with pytest.raises(Refusal) as caught:
+        agent.run("A poem.")
+    assert (caught.value.code, caught.value.message) == ("off_topic", "No poems.")  # fmt: skip
+
+
+def test_another_try_in_a_group() -> None:
+    """The model is asked again, unless something has failed, too."""
+    broken: list[Exception] = []
+
+    async def check_all(output: str) -> None:
+        if output == "first":
+            await _at_once(ModelRetry("Say more."), *broken)
+
+    model = ScriptedModel("first", "second", "first")
+    agent = Agent("clerk", "Help.", model, after=check_all)
+    assert agent.run("Hi.") == "second"
+    assert model.requests[1].messages[-1].text == "Say more."
+    broken.append(ValueError("broken"))
+    with pytest.raises(ToolError):
+        agent.run("Hi.")
+
+
+def test_a_refusal_by_a_rule_of_approval() -> None:
+    """It ends the run like one of the tool; another error of the rule is told to the model."""
+
+    def rule(amount: int) -> bool:
+        if amount > 9:
+            raise Refusal("too_much", "At most 9.")
+        raise ValueError("broken")
+
+    @tool(approval=rule)
+    def pay(amount: int) -> str:
+        raise AssertionError
+
+    def clerk(amount: int) -> Agent:
+        model = ScriptedModel([ToolCall.of("pay", amount=amount)], "not paid")
+        return Agent("clerk", "Help.", model, tools=[pay])
+
+    assert clerk(1).run("Pay.") == "not paid"
+    with pytest.raises(Refusal) as caught:
+        clerk(10).run("Pay.")
+    assert caught.value.code == "too_much"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from podwright.chats.tool_answers import verdict_in
 from podwright.data.json_data import JsonObject
 from podwright.errors import (
     ApprovalRejectedError,
@@ -92,6 +93,8 @@ class RecordedCall:
             raise
         except Exception as error:
             await run.nested_tasks.cancel_call(self._id)
+            if verdict := verdict_in(error):
+                raise verdict from error
             raise error_from(
                 ToolError, f"{what} '{tool.name}'", error
             ) from error

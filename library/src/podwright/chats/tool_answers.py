@@ -10,7 +10,12 @@ from podwright.data.json_data import to_text
 from podwright.data.json_forms import to_utf8_text
 from podwright.data.media import parts_with_media, shown_part
 from podwright.data.text import printable, truncate
-from podwright.errors import MCPServerError, PodwrightError, Refusal
+from podwright.errors import (
+    MCPServerError,
+    ModelRetry,
+    PodwrightError,
+    Refusal,
+)
 from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart
 from podwright.models.offline.media_tokens import estimate_media
@@ -55,6 +60,31 @@ def parts_of(error: BaseException) -> Iterator[BaseException]:
             pending.append(part.__cause__)
         elif part.__context__ is not None and not part.__suppress_context__:
             pending.append(part.__context__)
+
+
+def verdict_in(error: Exception) -> Refusal | ModelRetry | None:
+    """Return what a function means by a group of errors, which a task group makes of one; None if it has failed.
+
+    A refusal counts, whatever else has failed beside it.
+    """
+    if not isinstance(error, ExceptionGroup):
+        return None
+    parts = list(_leaves(cast("ExceptionGroup[Exception]", error)))
+    for part in parts:
+        if isinstance(part, Refusal):
+            return part
+    retries = [part for part in parts if isinstance(part, ModelRetry)]
+    if len(retries) == len(parts):
+        return retries[0]
+    return None
+
+
+def _leaves(group: ExceptionGroup[Exception]) -> Iterator[Exception]:
+    for part in group.exceptions:
+        if isinstance(part, ExceptionGroup):
+            yield from _leaves(cast("ExceptionGroup[Exception]", part))
+        else:
+            yield part
 
 
 def failure_text(tool: str, error: PodwrightError) -> str:

@@ -22,6 +22,7 @@ from podwright.data.json_data import (
 from podwright.data.text import short_repr
 from podwright.errors import (
     Problem,
+    Refusal,
     ToolArgumentsError,
     ToolDefinitionError,
     ToolError,
@@ -255,6 +256,7 @@ class Tool(ABC):
         Raises:
             ToolArgumentsError: The arguments do not fit the parameters.
             ToolError: The tool's rule of approval failed.
+            Refusal: The rule refuses the call.
         """
         if not self.may_need_approval:
             return False
@@ -262,6 +264,8 @@ class Tool(ABC):
         try:
             with exits_as_errors():
                 return await self.apply_approval_rule(values)
+        except Refusal:
+            raise
         except Exception as error:
             subject = f"The approval rule of tool '{self.name}'"
             raise error_from(ToolError, subject, error) from error
