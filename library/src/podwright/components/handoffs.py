@@ -365,7 +365,7 @@ def _speakers(
     team = handover.team
     if given.earlier.may_be_handed and walk.bound != "usual":
         return list(team)
-    active = active_agent(given.earlier.messages)
+    active = active_agent(given.earlier.messages, other_tools(team))
     if active is None or active not in team:
         return [first.name]
     return [active]
