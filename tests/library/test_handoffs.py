@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from podwright import (
     LimitExceededError,
     Pipeline,
     ReplayModel,
+    RunContext,
     RunLimits,
     ScriptedModel,
     Workflow,
@@ -41,6 +43,7 @@ from podwright.folders.folder import Folder
 from podwright.folders.walks import walk
 from podwright.journal.journal import Journal
 from podwright.messages.messages import Message
+from podwright.run.result import ExecutionResult
 from podwright.run.run import execute
 from podwright.testing import ModelRequest, ToolCall, assert_events
 
@@ -686,6 +689,53 @@ def test_a_recorded_conversation_is_repeated() -> None:
     again = desk(ReplayModel(result)).run("billing faq triage", trace=True)
     assert again.messages == result.messages
     assert again.value == "triage answers"
+
+
+def test_all_that_a_run_knows_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """State, date, guard, progress and handoff: on a later day a recorded run is the same, also as data."""
+
+    def guard(input: str, context: RunContext) -> dict[str, str]:
+        context.state["guarded"] = input
+        context.report("guarded", {"words": len(input.split())})
+        return {"hint": f"of {context.state['guarded']}"}
+
+    def sign(output: str, context: RunContext) -> dict[str, str]:
+        return {"output": f"{output}: {context.state['guarded']}"}
+
+    def reception(model: Any) -> Agent:
+        return Agent(
+            "reception",
+            "It is {run.date}. {hint}",
+            model,
+            handoffs=[Agent("faq", "Since {run.date}.", model)],
+            before=guard,
+            after=sign,
+        )
+
+    seen: list[str] = []
+
+    def answer(request: ModelRequest) -> Any:
+        seen.append(request.messages[0].text)
+        return route(request)
+
+    result = reception(FunctionModel(answer)).run("faq", trace=True)
+    assert result.value == "faq answers: faq"
+    (day,) = {text.removesuffix(".").split()[-1] for text in seen[1:]}
+    assert seen[0] == f"It is {day}. of faq"
+    monkeypatch.setattr(
+        "podwright.functions.run_start.time", lambda: time.time() + 1e7
+    )
+    stored = json.loads(json.dumps(result.to_dict()))
+    for recorded in (result, ExecutionResult.from_dict(stored)):
+        again = reception(ReplayModel(recorded)).run("faq", trace=True)
+        assert again.value == result.value
+        assert again.messages == result.messages
+        kinds = [event.type for event in result.events]
+        assert [event.type for event in again.events] == kinds
+        (told,) = events(again, "progress")
+        assert (told.text, told.data) == ("guarded", {"words": 1})
 
 
 def decided(agent: Any, words: str, **options: Any) -> Any:

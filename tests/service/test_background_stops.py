@@ -148,6 +148,12 @@ async def note(context: RunContext) -> str:
 
 
 @tool(idempotent=True)
+async def record(context: RunContext) -> str:
+    """Count in the state of the run, and tell how it goes."""
+    return await note(context)
+
+
+@tool(idempotent=True)
 async def break_down() -> None:
     """Fail."""
     raise OSError
@@ -211,6 +217,10 @@ CALLS: dict[str, list[ToolCall]] = {
         ToolCall.of("ask", "2", question="how"),
     ],
     "transfer_to_teller": [ToolCall.of("transfer_to_teller", "1")],
+    "record": [
+        ToolCall.of("record", "1"),
+        ToolCall.of("transfer_to_teller", "2"),
+    ],
     "looker": [
         ToolCall.of("looker", "1", task="find it"),
         ToolCall.of("payer", "2", task="pay it"),
@@ -385,6 +395,16 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             handoffs=[Agent("teller", "Pay.", MODEL, tools=[pay])],
             event_manager=manager,
         ),
+        Agent(
+            "reception",
+            "It is {run.date}. {prepared}",
+            MODEL,
+            tools=[record],
+            before=prepare,
+            after=[judge, settle],
+            handoffs=[Agent("teller", "Pay.", MODEL, tools=[pay])],
+            event_manager=manager,
+        ),
         Workflow(
             "hooks",
             [
@@ -414,6 +434,7 @@ KINDS = (
     "state",
     "desk",
     "hooks",
+    "reception",
     "at the end",
     pytest.param("data", marks=pytest.mark.servers),
     pytest.param("steps", marks=pytest.mark.servers),
