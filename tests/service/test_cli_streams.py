@@ -24,7 +24,7 @@ COMMANDS = {
     "replay t.json": 0, "validate a.json": 0, "diff a.json b.json": 0, "schema": 0, "graph a.json": 0, "check": 1,
     "new made": 0, "build a --tag t": 1, "inspect t --docker /nowhere": 1, "settings": 0,
     "prices openai/gpt-4o": 0, "inputs i.json": 0, "export a.json --output exported": 0, "sync whole": 0,
-    "dev nowhere.json": 1, "connect": 1,
+    "dev nowhere.json": 1, "connect": 1, "estimate a.json x": 0,
     f"deploy render {NEWSROOM}/writer": 0, f"deploy diff v.json {NEWSROOM}/writer": 0,
 }  # fmt: skip
 """Commands, with their exit codes without standard input."""
