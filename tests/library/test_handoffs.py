@@ -37,6 +37,7 @@ from podwright.errors import (
     LoopLimitError,
     ModelRetry,
     Refusal,
+    ToolError,
 )
 from podwright.events import Event, adapter
 from podwright.folders.folder import Folder
@@ -868,6 +869,22 @@ def test_functions_of_an_agent_that_hands_over_to_a_workflow() -> None:
     result = agent.run("When?", trace=True)
     assert result.value == "<5>"
     assert result.messages[-1]["content"] == "<5>"
+
+
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_a_changed_text_stays_a_text(is_chat: bool) -> None:
+    """Whoever goes on, an answer that was a text cannot become data."""
+    model = ScriptedModel([ToolCall.of("transfer_to_clerk")], "5")
+    clerk: Any = FunctionAgent("clerk", lambda text: text)
+    if is_chat:
+        clerk = Agent("clerk", "You know.", model)
+
+    def count(output: str) -> dict[str, int]:
+        return {"output": len(output)}
+
+    agent = Agent("desk", "You sort.", model, handoffs=[clerk], after=count)
+    with pytest.raises(ToolError, match="expected a text"):
+        agent.run("When?")
 
 
 async def test_new_attempts_do_not_call_functions_again() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from podwright.chats.function_calls import call_recorded
-from podwright.chats.response_format import ResponseFormat
+from podwright.chats.response_format import ResponseFormat, response_format
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -224,6 +224,26 @@ async def read_changed(
             suggestion="Let the function return an output of the type that it is given.",
         )
     return output
+
+
+async def read_changed_output(
+    output: Any, before: Any, response_model: Any, component: str
+) -> Any:
+    """Return an output that a function has changed, of a component that has no chat.
+
+    Args:
+        output: The output as JSON data.
+        before: What it was before.
+        response_model: The type of the outputs; None if nobody has said it.
+        component: The component whose output it is.
+
+    Raises:
+        ToolError: It does not fit.
+    """
+    answer_format = await response_format(response_model)
+    if answer_format is None and not isinstance(before, str):
+        return output
+    return await read_changed(output, answer_format, component)
 
 
 # --- Estimates --------------------------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from typing import Any
 from podwright.blueprints.members import handoffs_of
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import inputs_of
-from podwright.chats.hooks import OUTPUT, after_work, read_changed
-from podwright.chats.response_format import response_format
+from podwright.chats.hooks import OUTPUT, after_work, read_changed_output
 from podwright.chats.transfers import Transfers, active_agent
 from podwright.data.json_data import (
     JsonMapping,
@@ -296,11 +295,11 @@ async def go_on(
     if handover.finish is not None:
         conversation = (*task.messages, *said)
         changed = await handover.finish(to_json_data(output), conversation)
-        answer_format = await response_format(task.response_model)
         if OUTPUT in changed:
-            output = changed[OUTPUT]
-            if answer_format is not None:
-                output = await read_changed(output, answer_format, name)
+            output = await read_changed_output(
+                changed[OUTPUT], output, task.response_model, name
+            )
+            run.finish_reason = "stop"
     if not isinstance(output, str):
         run.data = to_json_data(output)
     answer = Message("assistant", to_text(output))

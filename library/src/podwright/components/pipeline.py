@@ -19,9 +19,8 @@ from podwright.chats.hooks import (
     Hooks,
     after_work,
     before_work,
-    read_changed,
+    read_changed_output,
 )
-from podwright.chats.response_format import response_format
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import to_json_data, to_text
 from podwright.estimates.sizes import Size
@@ -162,12 +161,12 @@ class Pipeline(TeamComponent):
         changed = await hooks.finish(output, task.messages)
         if OUTPUT not in changed:
             return value
-        response_model = task.response_model or self.response_schema
-        answer_format = await response_format(response_model)
-        new_value = changed[OUTPUT]
-        # nobody has said of which type data is that has no schema
-        if answer_format is not None or isinstance(output, str):
-            new_value = await read_changed(new_value, answer_format, self.name)
+        new_value = await read_changed_output(
+            changed[OUTPUT],
+            output,
+            task.response_model or self.response_schema,
+            self.name,
+        )
         run.data = None
         if not isinstance(new_value, str):
             run.data = to_json_data(new_value)
