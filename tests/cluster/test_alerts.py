@@ -56,6 +56,9 @@ CALLERS = [
     "queued/runs", "queued/runs", "toolless/run",
 ]  # fmt: skip
 """Requests that are sent again and again."""
+TALKING = "http://fleet-talking:8000/run"
+TURN = {"input": "the moon", "session": "s"}
+"""A turn of a conversation, and where it is sent to."""
 TOOLS = '''
 def search(query: str) -> str:
     """Search the archive."""
@@ -170,6 +173,8 @@ def broken(watchers: Watchers) -> Manifest:
             | {"runs": unreachable},
             "queued": component("queued", "slow-0.5", files, background_runs=1)
             | {"runs": STORED},
+            "talking": component("talking", "good", files, conversations=True)
+            | {"runs": STORED},
             "interrupted": component(
                 "interrupted", "good", {"tools.py": DEADLY}
             )
@@ -256,7 +261,10 @@ def namespace(
     urls = [
         f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS
     ]
-    with Load(client.result(), urls, body={"input": "the moon"}, pause=1):
+    with (
+        Load(client.result(), urls, body={"input": "the moon"}, pause=1),
+        Load(client.result(), [TALKING], body=TURN, pause=1),
+    ):
         yield namespace
 
 

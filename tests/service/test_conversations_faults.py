@@ -98,12 +98,24 @@ def test_a_client_that_leaves_while_its_turn_waits(
 ) -> None:
     """It is never performed, and holds up nobody."""
     places = note_joins(monkeypatch, do_nothing)
+    left: list[str] = []
+    leave = TurnQueue.leave
+
+    async def leave_and_note(
+        self: TurnQueue, run_id: str, place: Place | None, *, may_go_on: bool
+    ) -> None:
+        await leave(self, run_id, place, may_go_on=may_go_on)
+        left.append(run_id)
+
+    monkeypatch.setattr(TurnQueue, "leave", leave_and_note)
     gate = Gate()
     client = serve(gate.agent(), runs_database=database, conversations=True)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, client, "one")
         assert gate.called.wait(30)
         leave_when(client, path, lambda: len(places) == 2)
+        # else the first turn could end before the service knows that the client has left
+        until(lambda: left)
         second = pool.submit(post, client, "two")
         gate.opened.set()
         assert first.result().status_code == 200

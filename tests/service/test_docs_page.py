@@ -36,9 +36,11 @@ def test_a_person_runs_the_component(serve: Serve, page: Page) -> None:
 
 def test_every_example_works_in_the_page(serve: Serve, page: Page) -> None:
     """Each operation succeeds as the page shows it, with each of its examples."""
-    page.goto(f"{serve(GUIDE).base_url}/docs")
+    client = serve(GUIDE)
+    paths = client.get("/openapi.json").json()["paths"]
+    page.goto(f"{client.base_url}/docs")
     blocks = page.locator(".opblock")
-    expect(blocks).to_have_count(12)
+    expect(blocks).to_have_count(sum(map(len, paths.values())))
     for name in blocks.evaluate_all(
         "blocks => blocks.map(block => block.id.replace('operations-', ''))"
     ):
