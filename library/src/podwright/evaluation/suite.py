@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,12 @@ class Suite:
     judges: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """The blueprint files of the judges, by name."""
     gates: Gates = Gates()
+    conditions: Mapping[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
+    """The functions of `checks.py` that checks name."""
+    around: Callable[[Case], Any] | None = None
+    """The function `around_run` of `fixtures.py`: returns a context manager in which a run of a case happens."""
 
     @property
     def name(self) -> str:
@@ -97,3 +104,16 @@ class Suite:
     def checks_of(self, case: Case) -> list[JsonObject]:
         """The checks of a case: the suite's, then its own."""
         return [dict(check) for check in (*self.checks, *case.checks)]
+
+    @asynccontextmanager
+    async def around_run(self, case: Case) -> AsyncGenerator[None]:
+        """Surround a run of a case as `fixtures.py` says."""
+        manager = None if self.around is None else self.around(case)
+        if manager is None:
+            yield
+        elif hasattr(manager, "__aenter__"):
+            async with manager:
+                yield
+        else:
+            with manager:
+                yield

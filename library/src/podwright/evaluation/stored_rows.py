@@ -1,0 +1,77 @@
+"""The rows of earlier starts: what is known need not be run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from podwright.data.json_data import to_json_bytes
+from podwright.errors import ConfigurationError
+from podwright.evaluation.row import Row
+
+_FILE = "rows.jsonl"
+_RUNS = "runs"
+_MADE = "made_at"
+
+
+class StoredRows:
+    """The rows in a folder, one in a line of a file; each is written as soon as it is known.
+
+    Args:
+        folder: The folder, which is made if it does not exist, for this user alone.
+        max_age: Seconds after which a row is not known any more; None keeps all.
+    """
+
+    def __init__(self, folder: Path, max_age: float | None = None) -> None:
+        self._folder = folder
+        self._oldest = 0.0 if max_age is None else time.time() - max_age
+        (folder / _RUNS).mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        self._file = folder / _FILE
+        self._drop_cut_line()
+
+    def _drop_cut_line(self) -> None:
+        """Remove the line that the end of a process has cut off."""
+        if not self._file.exists():
+            return
+        data = self._file.read_bytes()
+        whole = data.rpartition(b"\n")[0]
+        if not data.endswith(b"\n") and data:
+            os.truncate(self._file, len(whole) + bool(whole))
+
+    def read(self) -> dict[str, Row]:
+        """Return the rows that are known, by key; only those that say something about the component.
+
+        Raises:
+            ConfigurationError: The file is not what `add` has written.
+        """
+        if not self._file.exists():
+            return {}
+        rows = [row for row in self._rows() if row.is_scored]
+        return {row.key: row for row in rows}
+
+    def _rows(self) -> Iterator[Row]:
+        lines = self._file.read_bytes().splitlines()
+        for number, line in enumerate(lines, start=1):
+            try:
+                data = json.loads(line)
+                if data[_MADE] >= self._oldest:
+                    yield Row.from_dict(data)
+            except (ValueError, TypeError, KeyError) as error:
+                raise ConfigurationError(
+                    f"Line {number} of '{self._file}' is no row of an evaluation.",
+                    suggestion="Delete the file: what it has is run again, with the answers that are recorded.",
+                ) from error
+
+    def add(self, row: Row) -> None:
+        """Write a row."""
+        line = to_json_bytes({_MADE: time.time(), **row.to_dict()}) + b"\n"
+        with self._file.open("ab") as file:
+            file.write(line)
+
+    def trace_file(self, key: str) -> Path:
+        """Return where the trace of a run is kept."""
+        return self._folder / _RUNS / f"{key}.json"
