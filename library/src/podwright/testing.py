@@ -27,6 +27,7 @@ from podwright.messages.usage import Usage as Usage
 from podwright.models import EchoModel as EchoModel
 from podwright.models import FunctionModel as FunctionModel
 from podwright.models import Model as Model
+from podwright.models import RecordedAnswers as RecordedAnswers
 from podwright.models import RecordingModel as RecordingModel
 from podwright.models import ReplayModel as ReplayModel
 from podwright.models import ScriptedModel as ScriptedModel

@@ -305,7 +305,7 @@ class _ModelCall:
         try:
             response = await self._send_request(seconds)
             response = _with_known_end(model, response)
-            usage = _with_cost(model, response.usage)
+            usage = model.with_cost(response.usage)
         except CancelledError as error:
             self._count_failed(noted_attempt(error))
             raise
@@ -361,7 +361,7 @@ class _ModelCall:
         """Count what a failed attempt used, if the provider may bill it."""
         if used is None:
             return
-        usage = _with_cost(self._model, used).as_failed_call(self._model.name)
+        usage = self._model.with_cost(used).as_failed_call(self._model.name)
         self._failed_usage += usage
         self._run.add_usage(usage)
         self._reservation.use(usage)
@@ -470,20 +470,3 @@ def _fault_of_model(model: Model, cause: BaseException) -> errors.ModelError:
     else:
         error.suggestion = f"Correct '{kind.__qualname__}', or what it calls; its exception is the cause of this error."
     return error
-
-
-def _with_cost(model: Model, usage: Usage) -> Usage:
-    """The usage with its cost by the prices of a model; the same usage if these cannot tell more about the cost."""
-    if usage.cost is not None or usage.unpriced_model_calls:
-        # the cost is known, or the model has found that it is not, for example because the tokens are estimates
-        return usage
-    if isinstance(model, ProviderModel):
-        # it has looked up its price already
-        return usage
-    cost = model.cost(usage)
-    if cost is None:
-        return usage
-    source = ""
-    if type(model).cost is Model.cost:
-        source = "override"
-    return replace(usage, cost=cost, cost_source=source)

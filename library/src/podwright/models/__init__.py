@@ -4,6 +4,7 @@ from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline.offline import EchoModel
 from podwright.models.offline.scripted import FunctionModel, ScriptedModel
+from podwright.models.recorded_answers import RecordedAnswers
 from podwright.models.registry import (
     EVERY,
     MODEL_CLIENTS,
@@ -27,6 +28,7 @@ __all__ = [
     "ModelChoice",
     "ModelRequest",
     "ModelResponse",
+    "RecordedAnswers",
     "RecordingModel",
     "ReplayModel",
     "ScriptedModel",

@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podwright.errors import ConfigurationError, ModelResponseError
 from podwright.functions.run_start import RunStart
@@ -134,6 +134,23 @@ class Model(ABC):
         """
         return pricing.cost(self.name, usage, at_vendor=False)
 
+    def with_cost(self, usage: Usage) -> Usage:
+        """Return the usage of a call with its cost by `cost`; the same usage if that cannot tell more about the cost.
+
+        Raises:
+            ConfigurationError: The price file is wrong.
+        """
+        if usage.cost is not None or usage.unpriced_model_calls:
+            # the cost is known, or the model has found that it is not, for example because the tokens are estimates
+            return usage
+        cost = self.cost(usage)
+        if cost is None:
+            return usage
+        source = ""
+        if self._has_price_of_file():
+            source = "override"
+        return replace(usage, cost=cost, cost_source=source)
+
     def has_price(self) -> bool:
         """Whether `cost` knows its price, or it has no `cost` of its own, because its responses say what they cost.
 
@@ -154,6 +171,76 @@ class Model(ABC):
     def address(self) -> tuple[str, int] | None:
         """Host and port of its endpoint, for telemetry; None if it has none."""
         return None
+
+
+class WrappingModel(Model):
+    """A model around another one: what a subclass does not change is the other's.
+
+    Args:
+        model: The model to ask.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.name = model.name
+        self.timeouts = model.timeouts
+        self.retries = model.retries
+        self.reports_cost = model.reports_cost
+
+    def recorded_start(self, component: str) -> RunStart | None:
+        """See `Model.recorded_start`."""
+        return self._model.recorded_start(component)
+
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
+        """See `Model.complete`."""
+        return await self._model.complete(request, on_token)
+
+    async def stream(
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback,
+        on_reasoning: TokenCallback,
+    ) -> ModelResponse:
+        """See `Model.stream`."""
+        return await self._model.stream(request, on_token, on_reasoning)
+
+    def check(self) -> None:
+        """See `Model.check`."""
+        self._model.check()
+
+    def load_prices(self) -> None:
+        """See `Model.load_prices`."""
+        self._model.load_prices()
+
+    async def prepare(self) -> None:
+        """See `Model.prepare`."""
+        await self._model.prepare()
+
+    def max_output_tokens(self) -> int | None:
+        """See `Model.max_output_tokens`."""
+        return self._model.max_output_tokens()
+
+    def context_window(self) -> int | None:
+        """See `Model.context_window`."""
+        return self._model.context_window()
+
+    def cost(self, usage: Usage) -> float | None:
+        """See `Model.cost`."""
+        return self._model.cost(usage)
+
+    def with_cost(self, usage: Usage) -> Usage:
+        """See `Model.with_cost`."""
+        return self._model.with_cost(usage)
+
+    def has_price(self) -> bool:
+        """See `Model.has_price`."""
+        return self._model.has_price()
+
+    def address(self) -> tuple[str, int] | None:
+        """See `Model.address`."""
+        return self._model.address()
 
 
 def check_tool_calls(model: str, count: int) -> None:

@@ -33,7 +33,7 @@ from podwright.functions.run_start import RunStart
 from podwright.location import current
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import NO_USAGE, Usage
-from podwright.models.base import Model, TokenCallback
+from podwright.models.base import Model, TokenCallback, WrappingModel
 from podwright.models.offline.offline import OfflineModel
 from podwright.models.output_files import check_writable
 from podwright.models.registry import resolve
@@ -129,7 +129,7 @@ class ReplayModel(OfflineModel):
         )
 
 
-class RecordingModel(Model):
+class RecordingModel(WrappingModel):
     """Asks another model, and records its answers for a `ReplayModel`.
 
     The file is a trace: it has what the model was sent and what it answered, and never an API key. Failed calls are not
@@ -154,17 +154,13 @@ class RecordingModel(Model):
         if isinstance(model, str):
             model = resolve(model)
         check_writable(file)
-        self._model = model
+        super().__init__(model)
         self._file = Path(file)
         self._run_id = uuid.uuid4().hex
         self._events: list[Event] = []
         self._runs: set[str] = set()
         """The outermost runs whose start is recorded."""
         self._calls = 0
-        self.name = model.name
-        self.timeouts = model.timeouts
-        self.retries = model.retries
-        self.reports_cost = model.reports_cost
 
     async def complete(
         self, request: ModelRequest, on_token: TokenCallback | None = None
@@ -251,34 +247,6 @@ class RecordingModel(Model):
             if isinstance(event, ModelCallFinished):
                 usage += event.response.usage.as_call(self.name)
         return usage
-
-    def check(self) -> None:
-        """See `Model.check`."""
-        self._model.check()
-
-    def load_prices(self) -> None:
-        """See `Model.load_prices`."""
-        self._model.load_prices()
-
-    async def prepare(self) -> None:
-        """See `Model.prepare`."""
-        await self._model.prepare()
-
-    def max_output_tokens(self) -> int | None:
-        """See `Model.max_output_tokens`."""
-        return self._model.max_output_tokens()
-
-    def cost(self, usage: Usage) -> float | None:
-        """See `Model.cost`."""
-        return self._model.cost(usage)
-
-    def has_price(self) -> bool:
-        """See `Model.has_price`."""
-        return self._model.has_price()
-
-    def address(self) -> tuple[str, int] | None:
-        """See `Model.address`."""
-        return self._model.address()
 
 
 _Place = tuple[str, tuple[int, ...]]
@@ -375,20 +343,20 @@ def _lines(request: ModelRequest) -> list[str]:
     )
     nameless = replace(request, model="", messages=messages)
     # the order of keys is another one after the trace was saved and read
-    data = _with_whole_numbers(to_json_data(nameless))
+    data = with_whole_numbers(to_json_data(nameless))
     text = json.dumps(data, indent=0, ensure_ascii=False, sort_keys=True)
     return text.splitlines()
 
 
-def _with_whole_numbers(data: Any) -> Any:
+def with_whole_numbers(data: Any) -> Any:
     """Return JSON data with 2 in place of 2.0, so that equal numbers are the same text."""
     if isinstance(data, dict):
         members = cast("JsonObject", data)
         return {
-            key: _with_whole_numbers(value) for key, value in members.items()
+            key: with_whole_numbers(value) for key, value in members.items()
         }
     if isinstance(data, list | tuple):
-        return [_with_whole_numbers(item) for item in cast("list[Any]", data)]
+        return [with_whole_numbers(item) for item in cast("list[Any]", data)]
     if isinstance(data, float) and data.is_integer():
         return int(data)
     return data
