@@ -12,7 +12,7 @@ from typing import Any
 from podwright.data.json_data import JsonMapping, to_json_bytes, to_text
 from podwright.data.text import truncate
 from podwright.errors import RunError
-from podwright.evaluation.answers import DEFAULT_BUDGET, PaidAnswers, PaidSample
+from podwright.evaluation.answers import DEFAULT_BUDGET, PaidAnswers
 from podwright.evaluation.checks import (
     end_verdict,
     verdict_on,
@@ -26,6 +26,7 @@ from podwright.evaluation.row import SCORED, Row, RowStatus, Verdict
 from podwright.evaluation.stored_rows import StoredRows
 from podwright.evaluation.suite import Suite
 from podwright.evaluation.targets import Service
+from podwright.models.recorded_answers import Sample
 from podwright.run.sync import run_sync
 
 DEFAULT_CONCURRENCY = 8
@@ -127,6 +128,7 @@ class Evaluation:
             self.plan.suite,
             [rows[job] for job in self.plan.jobs],
             digests=self.plan.digests,
+            baseline=self.plan.baseline,
             repeat=self.repeat,
             made_at=datetime.now(UTC),
         )
@@ -176,7 +178,7 @@ class Evaluation:
             async with suite.around_run(job.case):
                 outcome = await target.run(job.case, decisions)
             if not target.is_local:
-                sample.count(outcome.usage)
+                self.answers.count_elsewhere(sample, outcome.usage)
         status = outcome.status
         error = (outcome.error_code, outcome.error)
         verdicts: list[Verdict] = []
@@ -184,12 +186,12 @@ class Evaluation:
             if outcome.provider_error and status != "error":
                 status = "error"
                 error = (outcome.provider_error, _HIDDEN_FAILURE)
-            elif status in SCORED and not sample.is_refused:
+            elif status in SCORED and not sample.refused:
                 try:
                     verdicts = await self._verdicts(job, outcome, other)
                 except JudgeError as failure:
                     status, error = "error", (failure.code, str(failure))
-        if sample.is_refused or judged.is_refused:
+        if sample.refused or judged.refused:
             status, error, verdicts = "budget", ("", _NOTHING_LEFT), []
         row = self._row(
             job,
@@ -238,8 +240,8 @@ class Evaluation:
         job: Job,
         outcome: Outcome,
         status: RowStatus,
-        sample: PaidSample,
-        judged: PaidSample,
+        sample: Sample,
+        judged: Sample,
         *,
         verdicts: list[Verdict],
         error: tuple[str, str],
@@ -251,6 +253,9 @@ class Evaluation:
             file.write_bytes(to_json_bytes(outcome.trace().to_dict()))
             trace = file.name
         code, message = error
+        times = [
+            each.oldest for each in (sample, judged) if each.oldest is not None
+        ]
         return Row(
             key=job.key,
             variant=job.variant,
@@ -262,11 +267,12 @@ class Evaluation:
             tokens=usage.total_tokens,
             model_calls=usage.model_calls,
             seconds=outcome.seconds,
+            is_timed=sample.asked == sample.live and not sample.replayed,
             paid=sample.paid + judged.paid,
             paid_judges=judged.paid,
             live_calls=sample.live + judged.live,
             replayed_calls=sample.replayed + judged.replayed,
-            oldest_answer=sample.oldest_of(judged),
+            oldest_answer=min(times, default=None),
             output=truncate(to_text(outcome.output), _SHOWN_OUTPUT),
             error_code=code,
             error=message,

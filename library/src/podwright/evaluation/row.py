@@ -49,6 +49,8 @@ class Row:
     model_calls: int = 0
     seconds: float = 0.0
     """From start to end, without the time of judges."""
+    is_timed: bool = True
+    """Whether models gave all answers then, so that `seconds` says how long it takes."""
     paid: float = 0.0
     """USD that this run of the evaluation has paid, judges included; less than `cost` if answers were replayed."""
     paid_judges: float = 0.0

@@ -25,7 +25,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from podwright.data.files import replace_file
 from podwright.data.json_data import to_json_bytes, to_json_data
 from podwright.data.text import os_error_reason
-from podwright.errors import ConfigurationError, ModelError, TraceError
+from podwright.errors import (
+    ConfigurationError,
+    LimitExceededError,
+    ModelError,
+    TraceError,
+)
 from podwright.location import current
 from podwright.messages.messages import Message, ModelRequest, ModelResponse
 from podwright.messages.usage import Usage
@@ -50,13 +55,24 @@ ANSWER_FORMAT: Literal["podwright.answer/1"] = "podwright.answer/1"
 class Sample:
     """One sample of a component's answers: a run, or several that belong together. It counts its model calls."""
 
-    def __init__(self, repeat: int = 0, not_before: float = -math.inf) -> None:
+    def __init__(
+        self,
+        repeat: int = 0,
+        not_before: float = -math.inf,
+        payer: str = "",
+    ) -> None:
         self.repeat = repeat
         """The number of the repetition, whose answers are others than those of another one."""
         self.not_before = not_before
         """When the answers must have been given that are taken, at the earliest, in seconds since 1970."""
+        self.payer = payer
+        """Who pays for the live calls; an answer that was recorded for the same one counts as live. Empty: nobody."""
         self.live = 0
-        """Answers that a model has given."""
+        """Answers that a model has given, now or in an earlier try for the same payer."""
+        self.asked = 0
+        """Those of them that it has given now."""
+        self.refused = 0
+        """Calls that `RecordedAnswers.ask` has not made, because a limit left nothing for them."""
         self.replayed = 0
         """Answers that were recorded before."""
         self.paid = 0.0
@@ -87,12 +103,18 @@ class Sample:
             taken.discard(number)
             raise
 
-    def count_replayed(self, at: float) -> None:
+    def count_recorded(self, at: float, payer: str, usage: Usage) -> None:
         """Count an answer that was given before.
 
         Args:
             at: When it was given, in seconds since 1970.
+            payer: Who has paid for it.
+            usage: What it has cost.
         """
+        if payer and payer == self.payer:
+            self.live += 1
+            self.pay(usage)
+            return
         self.replayed += 1
         if self.oldest is None or at < self.oldest:
             self.oldest = at
@@ -100,6 +122,7 @@ class Sample:
     def count_live(self, usage: Usage) -> None:
         """Count an answer that a model has given."""
         self.live += 1
+        self.asked += 1
         self.pay(usage)
 
     def pay(self, usage: Usage) -> None:
@@ -162,6 +185,7 @@ class RecordedAnswers(WrappingModel):
         *,
         max_age: float | None = None,
         fresh: bool = False,
+        payer: str = "",
     ) -> Generator[Sample]:
         """Count the model calls of the code within this context, and of the tasks that it starts, as one sample.
 
@@ -171,6 +195,7 @@ class RecordedAnswers(WrappingModel):
             repeat: The number of the repetition.
             max_age: Take no answer that was given more than so many seconds before this sample.
             fresh: Take no recorded answer. Those of the model replace them.
+            payer: Who pays, so that a sample which goes on after the end of its process counts what it has paid before.
 
         Yields:
             The sample, whose counts are those up to now.
@@ -180,7 +205,7 @@ class RecordedAnswers(WrappingModel):
             not_before = math.inf
         elif max_age is not None:
             not_before = time.time() - max_age
-        sample = Sample(repeat, not_before)
+        sample = Sample(repeat, not_before, payer)
         token = _samples.set({**_samples.get(), self._store: sample})
         try:
             yield sample
@@ -247,8 +272,8 @@ class RecordedAnswers(WrappingModel):
                     return await self._ask_and_record(
                         sample, file, request, on_token, on_reasoning
                     )
-        sample.count_replayed(answer.at)
         response = answer.response
+        sample.count_recorded(answer.at, answer.payer, response.usage)
         if on_reasoning is not None and response.reasoning:
             on_reasoning(response.reasoning)
         if on_token is not None and response.text:
@@ -274,10 +299,13 @@ class RecordedAnswers(WrappingModel):
         except asyncio.CancelledError as error:
             self._pay_failed(sample, noted_attempt(error))
             raise
+        except LimitExceededError:
+            sample.refused += 1
+            raise
         usage = self._model.with_cost(response.usage)
         response = replace(response, usage=usage)
         sample.count_live(usage)
-        _write(file, self.name, response)
+        _write(file, self.name, sample.payer, response)
         return response
 
     def _pay_failed(self, sample: Sample, usage: Usage | None) -> None:
@@ -372,6 +400,8 @@ class _Answer(BaseModel):
     format: Literal["podwright.answer/1"]
     at: float
     """When it was given, in seconds since 1970."""
+    payer: str = ""
+    """Who has paid for it; empty if nobody said."""
     response: ModelResponse
 
 
@@ -406,11 +436,14 @@ def _damaged(file: Path, reason: str) -> TraceError:
     return error
 
 
-def _write(file: Path, model: str, response: ModelResponse) -> None:
+def _write(
+    file: Path, model: str, payer: str, response: ModelResponse
+) -> None:
     answer = {
         "format": ANSWER_FORMAT,
         "model": model,
         "at": time.time(),
+        "payer": payer,
         "response": to_json_data(response),
     }
     try:
