@@ -157,7 +157,7 @@ class Members:
             return Problem(at, f"{shown} is no place in a blueprint.", _FORMS)
         tools = self._tools.get(place.member)
         if place.member == EVERY:
-            tools = set().union(*self._tools.values())
+            tools = {name for own in self._tools.values() for name in own}
         if tools is None:
             return self._member_problem(place, shown, at)
         if place.keys[0] == "tools" and place.keys[1] not in tools:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from podwright.data.json_data import JsonMapping, JsonObject
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
+from podwright.evaluation.suite_reading.reader import read_suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,47 @@ class Suite:
     """Values or functions in place of tools and functions, by name."""
     judges: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """The blueprint files of the judges, by name."""
-    gates: Gates = Gates()
     conditions: Mapping[str, Callable[..., Any]] = field(
         default_factory=dict[str, Callable[..., Any]]
     )
-    """The functions of `checks.py` that checks name."""
-    around: Callable[[Case], Any] | None = None
-    """The function `around_run` of `fixtures.py`: returns a context manager in which a run of a case happens."""
+    """The functions of `checks.py` that checks name, by name."""
+    gates: Gates = Gates()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load a suite, and check all of it that can be checked without a run.
+
+        Args:
+            path: A component folder with `evals/evals.yaml` or `.json`, or the file of a suite. The folder is trusted:
+                its `agents.py`, and `checks.py` and other Python files that the suite names, are imported.
+
+        Raises:
+            BlueprintValidationError: The suite is invalid, with all problems; or a blueprint of the component is.
+            ConfigurationError: There is no suite, or a file cannot be read.
+        """
+        suite = read_suite(Path(path))
+        gates = as_object(suite.data.get("gates"))
+        pass_rate = as_object(gates.get("pass_rate"))
+        against_baseline = as_object(gates.get("against_baseline"))
+        variants: dict[str, Variant] = {}
+        for name, variant in suite.variants.items():
+            variants[name] = Variant(name, **asdict(variant))
+        return cls(
+            component=suite.component,
+            file=suite.file,
+            cases=[Case(**case) for case in suite.cases],
+            variants=variants,
+            baseline=suite.baseline,
+            repeat=suite.data.get("repeat", 1),
+            checks=suite.data.get("checks", ()),
+            decisions=suite.data.get("decisions", ()),
+            fakes=suite.fakes,
+            judges=suite.judges,
+            conditions=suite.conditions,
+            gates=Gates(
+                pass_rate=pass_rate.get("at_least"), **against_baseline
+            ),
+        )
 
     @property
     def name(self) -> str:
@@ -104,16 +138,3 @@ class Suite:
     def checks_of(self, case: Case) -> list[JsonObject]:
         """The checks of a case: the suite's, then its own."""
         return [dict(check) for check in (*self.checks, *case.checks)]
-
-    @asynccontextmanager
-    async def around_run(self, case: Case) -> AsyncGenerator[None]:
-        """Surround a run of a case as `fixtures.py` says."""
-        manager = None if self.around is None else self.around(case)
-        if manager is None:
-            yield
-        elif hasattr(manager, "__aenter__"):
-            async with manager:
-                yield
-        else:
-            with manager:
-                yield

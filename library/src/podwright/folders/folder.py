@@ -10,6 +10,7 @@
         agents.py           agents in Python that it names: components, or functions
         mcp.lock.json       the definitions of the tools of MCP servers that it and agents/name.json name
         agents/             name.json, or a folder name/, for each agent that it names
+        evals/              what belongs to its evaluation; no image has it
 
 A fleet keeps its components side by side, so agents are also looked up in the folders beside this one. A folder in
 `agents/` that lacks an agent looks where the component around it looks. Code that components share is a package beside
@@ -44,6 +45,8 @@ AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
 TYPES_FILE = "schemas.py"
 """The file of a folder with the types that write its JSON Schemas."""
+EVALUATION_FOLDER = "evals"
+"""The folder inside a component's with its suite, which copies of the component are without."""
 _MAX_NAME_BYTES = 240
 
 
