@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright.data.json_data import JsonObject, to_text
-from podwright.evaluation.judges import Judges, Opinion
-from podwright.evaluation.statistics import Rate, rate_of
+from podwright.evaluation.reports.statistics import Rate, rate_of
+from podwright.evaluation.runs.judges import Judges, Opinion
 
 _CONCURRENCY = 8
 _SHOWN = 3

@@ -5,32 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
 
 from podwright.data.json_data import JsonMapping, to_json_bytes, to_text
 from podwright.data.text import truncate
 from podwright.errors import RunError
-from podwright.evaluation.answers import DEFAULT_BUDGET, PaidAnswers
-from podwright.evaluation.checks import (
+from podwright.evaluation.reports.report import Report
+from podwright.evaluation.reports.row import SCORED, Row, RowStatus, Verdict
+from podwright.evaluation.runs.answers import DEFAULT_BUDGET, PaidAnswers
+from podwright.evaluation.runs.checks import (
     end_verdict,
     verdict_on,
     wants_end,
 )
-from podwright.evaluation.judges import JudgeError, Judges
-from podwright.evaluation.outcome import Outcome
-from podwright.evaluation.plan import Job, Plan, make_plan
-from podwright.evaluation.report import Report
-from podwright.evaluation.row import SCORED, Row, RowStatus, Verdict
-from podwright.evaluation.stored_rows import StoredRows
-from podwright.evaluation.suite import Suite
-from podwright.evaluation.targets import Service
+from podwright.evaluation.runs.judges import JudgeError, Judges
+from podwright.evaluation.runs.outcome import Outcome
+from podwright.evaluation.runs.plan import Job, Plan, make_plan
+from podwright.evaluation.runs.stored_rows import StoredRows
+from podwright.evaluation.runs.targets import Service
+from podwright.evaluation.suite import Case, Suite
+from podwright.folders.folder import Folder
 from podwright.models.recorded_answers import Sample
 from podwright.run.sync import run_sync
 
 DEFAULT_CONCURRENCY = 8
 """Runs at once, if nobody says."""
+_FIXTURES = "fixtures.py"
+_AROUND = "around_run"
+"""A function of that file, which returns a context manager for a run of a case."""
 _TRIES = 3
 """How often a run is made that a provider lets fail."""
 _SHOWN_OUTPUT = 500
@@ -88,6 +93,8 @@ class Evaluation:
             **options,
         )
         self._judges = Judges(self.plan.judges)
+        fixtures = Folder(suite.folder).functions(_FIXTURES, {_AROUND})
+        self._around_run = fixtures.get(_AROUND)
         self._baseline_outputs: dict[tuple[str, int], asyncio.Future[Any]] = {}
 
     async def run(
@@ -175,7 +182,7 @@ class Evaluation:
         if decisions is None:
             decisions = suite.decisions
         with self.answers.sample_of(job.key, job.repeat) as sample:
-            async with suite.around_run(job.case):
+            async with self._around(job.case):
                 outcome = await target.run(job.case, decisions)
             if not target.is_local:
                 self.answers.count_elsewhere(sample, outcome.usage)
@@ -203,6 +210,19 @@ class Evaluation:
             error=error,
         )
         return row, outcome
+
+    @contextlib.asynccontextmanager
+    async def _around(self, case: Case) -> AsyncGenerator[None]:
+        """Surround a run of a case as `around_run` of `fixtures.py` says."""
+        manager = self._around_run(case) if self._around_run else None
+        if manager is None:
+            yield
+        elif isinstance(manager, AbstractAsyncContextManager):
+            async with manager:
+                yield
+        else:
+            with manager:
+                yield
 
     async def _verdicts(
         self, job: Job, outcome: Outcome, other: Any

@@ -436,9 +436,7 @@ def _damaged(file: Path, reason: str) -> TraceError:
     return error
 
 
-def _write(
-    file: Path, model: str, payer: str, response: ModelResponse
-) -> None:
+def _write(file: Path, model: str, payer: str, response: ModelResponse) -> None:
     answer = {
         "format": ANSWER_FORMAT,
         "model": model,

@@ -17,13 +17,13 @@ from podwright.components import Component
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.estimates.estimate import Amounts, estimate
 from podwright.evaluation.evaluate import Evaluation
-from podwright.evaluation.junit import to_junit
-from podwright.evaluation.markdown import to_markdown
-from podwright.evaluation.report import Report
-from podwright.evaluation.row import Row
+from podwright.evaluation.reports.junit import to_junit
+from podwright.evaluation.reports.markdown import to_markdown
+from podwright.evaluation.reports.report import Report
+from podwright.evaluation.reports.row import Row
+from podwright.evaluation.runs.targets import LocalTarget, Service
+from podwright.evaluation.runs.variants import effects_of
 from podwright.evaluation.suite import Suite, Variant
-from podwright.evaluation.targets import LocalTarget, Service
-from podwright.evaluation.variants import effects_of
 from podwright.models.providers import ENDPOINTS
 from podwright_service.cli.console import print_error, print_text, write_text
 from podwright_service.cli.evaluating.tables import print_report
@@ -121,7 +121,8 @@ def _seconds(age: str | None) -> float | None:
     match = _AGE.fullmatch(age)
     if match is None:
         raise ConfigurationError(
-            f"Invalid age '{age[:60]}'.", suggestion="Write --max-age 7d, 12h, 30m or 90s."
+            f"Invalid age '{age[:60]}'.",
+            suggestion="Write --max-age 7d, 12h, 30m or 90s.",
         )
     return int(match[1]) * _SECONDS[match[2]]
 
@@ -152,7 +153,9 @@ def with_variant(suite: Suite, against: str) -> Suite:
         variant = Variant(AGAINST, url=against)
     elif Path(against).exists():
         variant = Variant(AGAINST, blueprint=Path(against))
-    elif against.endswith((".json", ".yaml", ".yml")) or against.startswith("."):
+    elif against.endswith((".json", ".yaml", ".yml")) or against.startswith(
+        "."
+    ):
         raise ConfigurationError(
             f"There is no '{against[:200]}' to compare with.",
             suggestion="Name a report, a blueprint, a component folder, a URL, or the tag of an image.",
@@ -190,7 +193,9 @@ def _model_variables() -> dict[str, str]:
     names = {"PODWRIGHT_MODEL_BASE_URL", "PODWRIGHT_MODEL_CLIENT"}
     for endpoint in ENDPOINTS.values():
         names |= {*endpoint.keys, *endpoint.urls}
-    return {name: os.environ[name] for name in sorted(names & os.environ.keys())}
+    return {
+        name: os.environ[name] for name in sorted(names & os.environ.keys())
+    }
 
 
 # --- Before the start
@@ -210,7 +215,9 @@ def _may_begin(evaluation: Evaluation, options: Options) -> bool:
         print_text(line, sys.stderr)
     least, usual = _need(evaluation)
     if usual is None:
-        unpriced = [model.name for model in plan.models() if not model.has_price()]
+        unpriced = [
+            model.name for model in plan.models() if not model.has_price()
+        ]
         if unpriced:
             print_text(
                 f"The price is unknown of {', '.join(unpriced)}: the budget does not count its calls.",
@@ -224,7 +231,9 @@ def _may_begin(evaluation: Evaluation, options: Options) -> bool:
     if usual <= options.budget or options.yes:
         return True
     if sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write("That is more than the budget. Begin all the same? [y/N] ")
+        sys.stderr.write(
+            "That is more than the budget. Begin all the same? [y/N] "
+        )
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
     print_text(
@@ -280,7 +289,9 @@ def _amounts(
     return found.at_least, found.usually
 
 
-def _more(total: float | None, cost: float | None, times: float) -> float | None:
+def _more(
+    total: float | None, cost: float | None, times: float
+) -> float | None:
     if total is None or cost is None:
         return None
     return total + cost * times
@@ -327,7 +338,9 @@ def _progress(total: int) -> Generator[Any]:
     progress = Progress(
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("${task.fields[paid]:.4f} paid, {task.fields[errors]} errors"),
+        TextColumn(
+            "${task.fields[paid]:.4f} paid, {task.fields[errors]} errors"
+        ),
         console=Console(stderr=True),
         transient=True,
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from podwright.data.text import printable, truncate
-from podwright.evaluation.report import Comparison, Report, VariantReport
+from podwright.evaluation.reports.report import (
+    Report,
+    VariantReport,
+)
 from podwright_service.cli.console import print_table, print_text, table_of
 
 _SHOWN = 4
 """Cases of each kind that are named."""
-_UNKNOWN = "unknown"
 
 
 def print_report(report: Report) -> None:
@@ -32,9 +34,9 @@ def print_report(report: Report) -> None:
         table.add_row(*_cells(report, name, variant))
     print_table(table)
     for label, lines in _lines(report).items():
-        for line in lines:
-            print_text(f"{label:<20}{printable(line)}")
-            label = ""
+        for number, line in enumerate(lines):
+            shown = "" if number else label
+            print_text(f"{shown:<20}{printable(line)}")
 
 
 def _cells(report: Report, name: str, variant: VariantReport) -> list[str]:
@@ -42,37 +44,20 @@ def _cells(report: Report, name: str, variant: VariantReport) -> list[str]:
     if variant.passed is None:
         return [shown, "not run", *[""] * 7]
     passed = variant.passed
-    if name == report.baseline:
-        difference = "baseline" if len(report.variants) > 1 else "-"
-        ratio = "-"
-    else:
-        difference, ratio = _against(report.compare(name))
+    comparison = None
+    if name != report.baseline:
+        comparison = report.compare(name)
     return [
         shown,
         f"{passed.value:.0%}",
-        f"{_percent(passed.low)}–{_percent(passed.high)}",
-        difference,
+        f"{_percent(passed.low)}-{_percent(passed.high)}",
+        difference_text(comparison),
         cost_text(variant.cost),
-        ratio,
+        ratio_text(comparison),
         seconds_text(variant.p50),
         seconds_text(variant.p95),
         str(passed.runs),
     ]
-
-
-def _against(comparison: Comparison) -> tuple[str, str]:
-    """Return the differences of rates and costs as texts."""
-    passed = comparison.passed
-    if passed is None:
-        return "no common cases", "-"
-    difference = (
-        f"{100 * passed.value:+.0f} [{100 * passed.low:+.0f}, {100 * passed.high:+.0f}]"
-        f" {passed.verdict}"
-    )
-    cost = comparison.cost
-    if cost is None:
-        return difference, _UNKNOWN
-    return difference, f"x{cost.value:.2f} [{cost.low:.2f}, {cost.high:.2f}]"
 
 
 def _percent(share: float) -> str:
@@ -82,7 +67,7 @@ def _percent(share: float) -> str:
 def cost_text(cost: float | None) -> str:
     """Return USD for a person."""
     if cost is None:
-        return _UNKNOWN
+        return "unknown"
     return f"{cost:.5f}" if cost < 1 else f"{cost:,.2f}"
 
 

@@ -1,4 +1,4 @@
-"""The report of an evaluation: what its rows say of each variant, of the difference to the baseline, and of the gates."""
+"""The report of an evaluation: what its rows say of each variant, of its difference to the baseline, and of the gates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from podwright.data.files import replace_file
 from podwright.data.json_data import JsonMapping, JsonObject, to_json_bytes
 from podwright.data.text import did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError
-from podwright.evaluation.gates import Gate, gates_of
-from podwright.evaluation.row import Row
-from podwright.evaluation.statistics import (
+from podwright.evaluation.reports.gates import Gate, gates_of
+from podwright.evaluation.reports.row import Row
+from podwright.evaluation.reports.statistics import (
     Difference,
     Rate,
     Ratio,
@@ -197,7 +197,9 @@ class Report:
         old = self[self.baseline]
         before = self.rows_by_case[old.name]
         after = self.rows_by_case[new.name]
-        common = [case for case in self.cases if case in before and case in after]
+        common = [
+            case for case in self.cases if case in before and case in after
+        ]
         if not common:
             return Comparison(None, None, None)
         ratio: float | None = None
@@ -221,7 +223,7 @@ class Report:
                 always = old and all(row.passed for row in old)
                 if always and not any(row.passed for row in rows):
                     found.append(
-                        f"{case} {len(old)}/{len(old)} → 0/{len(rows)} ({name}): {_why(rows[0])}"
+                        f"{case} {len(old)}/{len(old)} → 0/{len(rows)} ({name}): {rows[0].reasons()[0]}"
                     )
         return found
 
@@ -242,21 +244,21 @@ class Report:
         for row in self.rows:
             if not row.is_scored:
                 counts[row.error or row.error_code or row.status] += 1
-        expected = len(self.cases) * self.repeat * (
-            len(self.digests) - len(self.from_elsewhere)
+        expected = (
+            len(self.cases)
+            * self.repeat
+            * (len(self.digests) - len(self.from_elsewhere))
         )
         own = sum(row.variant not in self.from_elsewhere for row in self.rows)
         if own < expected:
             counts["Not begun."] += expected - own
-        return [
-            f"{count} runs: {reason}" for reason, count in counts.items()
-        ]
+        return [f"{count} runs: {reason}" for reason, count in counts.items()]
 
     def failed_must(self) -> list[str]:
         """Say which cases have a failed run that must have none."""
         must = {*self.must}
         failed = {
-            (row.case, row.variant): _why(row)
+            (row.case, row.variant): row.reasons()[0]
             for row in self.rows
             if row.case in must
             and row.is_scored
@@ -459,7 +461,10 @@ class Report:
                 data["cases"],
                 data["must"],
                 data["baseline"],
-                {name: each["digest"] for name, each in data["variants"].items()},
+                {
+                    name: each["digest"]
+                    for name, each in data["variants"].items()
+                },
                 Gates(**data["gate_values"]),
                 [Row.from_dict(row) for row in data["rows"]],
                 data["made_at"],
@@ -530,17 +535,4 @@ def _cost_ratio(
 
 def _seconds(rows: Sequence[Row]) -> list[float]:
     """Return how long runs took all of whose answers a model has given just then."""
-    return [
-        row.seconds
-        for row in rows
-        if row.is_timed
-    ]
-
-
-def _why(row: Row) -> str:
-    """Say why a run has not passed."""
-    failed = [check for check in row.checks if not check.passed]
-    if not failed:
-        return row.error_code or "passed"
-    first = failed[0]
-    return f"{first.label}: {first.reason}" if first.reason else first.label
+    return [row.seconds for row in rows if row.is_timed]

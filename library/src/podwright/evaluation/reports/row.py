@@ -80,6 +80,16 @@ class Row:
         """Whether it is scored and all checks hold."""
         return self.is_scored and all(check.passed for check in self.checks)
 
+    def reasons(self) -> list[str]:
+        """Say why it has not passed; empty if it has."""
+        if not self.is_scored:
+            return [self.error or self.error_code or self.status]
+        return [
+            f"{check.label}: {check.reason}" if check.reason else check.label
+            for check in self.checks
+            if not check.passed
+        ]
+
     def to_dict(self) -> JsonObject:
         """The row as JSON data."""
         return asdict(self)

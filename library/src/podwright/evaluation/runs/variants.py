@@ -16,7 +16,6 @@ from podwright.evaluation.overrides import changed_blueprint
 from podwright.evaluation.suite import Suite, Variant
 from podwright.folders.loader import load_changed
 from podwright.folders.walks import component_digest, tools_of, walk
-from podwright.mcp.server import MCPServer
 from podwright.models import Model
 from podwright.run.component import ModelComponent
 from podwright.tools.fake import FakeTool

@@ -17,9 +17,9 @@ from podwright.data.json_data import (
     to_text,
 )
 from podwright.errors import ConditionError, PodwrightError
-from podwright.evaluation.outcome import Outcome
-from podwright.evaluation.row import Verdict
-from podwright.evaluation.suite_checks import label_of
+from podwright.evaluation.checks_form import label_of
+from podwright.evaluation.reports.row import Verdict
+from podwright.evaluation.runs.outcome import Outcome
 from podwright.messages.templates import fill_data
 from podwright.schemas.validator import SchemaValidator
 
@@ -34,7 +34,8 @@ def _matches(context: JsonMapping, value: Any, pattern: str) -> bool:
 
 def _close_to(context: JsonMapping, value: Any, to: Any, within: Any) -> bool:
     numbers = [
-        _number(_filled(each, context, "close_to")) for each in (value, to, within)
+        _number(_filled(each, context, "close_to"))
+        for each in (value, to, within)
     ]
     return abs(numbers[0] - numbers[1]) <= numbers[2]
 
@@ -91,7 +92,9 @@ async def verdict_on(
         return await ask(check, readable)
     label = label_of(check)
     if "called" in check:
-        reason = _calls_problem(check, outcome)
+        called = {"called": check["called"]}
+        filled = fill_data(called, readable, f"Check '{label}'")
+        reason = _calls_problem({**check, **filled}, outcome)
         return Verdict(label, not reason, reason)
     try:
         passed = await holds(
@@ -207,11 +210,17 @@ def end_verdict(
         checks: Its checks.
     """
     if expect_error:
-        reason = outcome.error_code or f"it ended with the status {outcome.status}"
+        reason = (
+            outcome.error_code or f"it ended with the status {outcome.status}"
+        )
         passed = outcome.error_code == expect_error
         return Verdict(
             f"fails with {expect_error}", passed, "" if passed else reason
         )
     if outcome.status != "failed" or any(map(wants_end, checks)):
         return None
-    return Verdict("ends well", passed=False, reason=f"{outcome.error_code}: {outcome.error}")
+    return Verdict(
+        "ends well",
+        passed=False,
+        reason=f"{outcome.error_code}: {outcome.error}",
+    )

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from podwright.evaluation.statistics import Interval, cases_to_decide
+from podwright.evaluation.reports.statistics import Interval, cases_to_decide
 
 if TYPE_CHECKING:
-    from podwright.evaluation.report import Report
+    from podwright.evaluation.reports.report import Report
 
 GateVerdict = Literal["holds", "fails", "undecided"]
 
@@ -83,7 +83,10 @@ def _comparing_gates(report: Report, name: str) -> Iterator[Gate]:
         ratio = found.cost
         if ratio is None:
             yield Gate(
-                "cost_ratio", name, "undecided", f"{title}: a price is unknown"
+                "cost_ratio",
+                name,
+                "undecided",
+                f"{title}: undecided, the ratio is unknown",
             )
         else:
             yield _gate(
@@ -132,4 +135,6 @@ def _gate(
     hint = "so close that more cases would not decide"
     if further is not None:
         hint = f"about {further} more cases would decide"
-    return Gate(gate, variant, "undecided", f"{title}: undecided, {shown}: {hint}")
+    return Gate(
+        gate, variant, "undecided", f"{title}: undecided, {shown}: {hint}"
+    )

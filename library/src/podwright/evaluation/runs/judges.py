@@ -8,9 +8,10 @@ from typing import Any
 
 from podwright.components import Component
 from podwright.data.json_data import JsonMapping, JsonObject, as_object, to_text
+from podwright.data.names import INPUT
 from podwright.errors import OutputError, PodwrightError
-from podwright.evaluation.row import Verdict
-from podwright.evaluation.suite_checks import label_of
+from podwright.evaluation.checks_form import label_of
+from podwright.evaluation.reports.row import Verdict
 from podwright.messages.templates import fill_data
 from podwright.run.component import TaskBody
 from podwright.run.run import execute
@@ -89,7 +90,11 @@ class Judges:
         if first.good == second.good:
             reason = "a tie: the verdict changes with the order"
             return Verdict(
-                label_of(check), passed=True, reason=reason, judge=name, is_tie=True
+                label_of(check),
+                passed=True,
+                reason=reason,
+                judge=name,
+                is_tie=True,
             )
         return Verdict(label_of(check), first.good, first.reason, name)
 
@@ -106,7 +111,9 @@ class Judges:
         judge = self._judges[name]
         inputs = dict(given)
         if judge.inputs:
-            inputs = dict(judge.inputs.select(given))
+            # a judge with one input is given the answer
+            whole = {INPUT: given["output"], **given}
+            inputs = dict(judge.inputs.select(whole))
         try:
             result = await execute(judge, judge.task_from(TaskBody(inputs)))
         except PodwrightError as error:
@@ -123,10 +130,14 @@ class Judges:
         return Opinion(answer[GOOD], " ".join(texts))
 
 
-def _given(check: JsonMapping, readable: JsonMapping, output: Any) -> JsonObject:
+def _given(
+    check: JsonMapping, readable: JsonMapping, output: Any
+) -> JsonObject:
     """Return the inputs of a judge."""
     further = fill_data(
-        dict(as_object(check.get("input"))), readable, f"Check '{label_of(check)}'"
+        dict(as_object(check.get("input"))),
+        readable,
+        f"Check '{label_of(check)}'",
     )
     return {
         "output": to_text(output),

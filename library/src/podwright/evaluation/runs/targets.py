@@ -13,7 +13,7 @@ from podwright.client.errors import ProblemError
 from podwright.components import Component
 from podwright.data.json_data import JsonMapping, as_object
 from podwright.errors import ApprovalRequired, PodwrightError
-from podwright.evaluation.outcome import Outcome, failure_status
+from podwright.evaluation.runs.outcome import Outcome, failure_status
 from podwright.evaluation.suite import Case
 from podwright.events import Event
 from podwright.messages.usage import NO_USAGE, RunLimits, Usage
@@ -31,7 +31,9 @@ class Target(ABC):
     """Whether it runs in this process, with recorded answers."""
 
     @abstractmethod
-    async def run(self, case: Case, decisions: Sequence[JsonMapping]) -> Outcome:
+    async def run(
+        self, case: Case, decisions: Sequence[JsonMapping]
+    ) -> Outcome:
         """Run a case.
 
         Args:
@@ -52,7 +54,9 @@ class LocalTarget(Target):
         self.digest = digest
         self._limits = limits
 
-    async def run(self, case: Case, decisions: Sequence[JsonMapping]) -> Outcome:
+    async def run(
+        self, case: Case, decisions: Sequence[JsonMapping]
+    ) -> Outcome:
         """Run a case; see `Target.run`."""
         attempt = _Attempts(self.component, self._limits)
         body = TaskBody(case.inputs, messages=case.messages)
@@ -165,7 +169,7 @@ def _public(context: Mapping[str, Any] | None) -> JsonMapping:
 
 
 class Service(Protocol):
-    """What runs cases elsewhere: a `Client` or an `AsyncClient`, a process or a container of `podwright_service.testing`."""
+    """What runs cases elsewhere: a `Client`, an `AsyncClient`, or a process or a container of `podwright_service.testing`."""
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -182,12 +186,16 @@ class ServiceTarget(Target):
         kind: The kind of its component.
     """
 
-    def __init__(self, service: Service, digest: str = "", kind: str = "") -> None:
+    def __init__(
+        self, service: Service, digest: str = "", kind: str = ""
+    ) -> None:
         self._service = service
         self.digest = digest
         self._kind = kind
 
-    async def run(self, case: Case, decisions: Sequence[JsonMapping]) -> Outcome:
+    async def run(
+        self, case: Case, decisions: Sequence[JsonMapping]
+    ) -> Outcome:
         """Run a case; see `Target.run`."""
         left = list(decisions)
         inputs: Any = case.inputs
@@ -217,7 +225,9 @@ class ServiceTarget(Target):
                     result, usage, time.perf_counter() - began
                 )
 
-    async def _ask(self, inputs: Any, options: dict[str, Any]) -> ExecutionResult:
+    async def _ask(
+        self, inputs: Any, options: dict[str, Any]
+    ) -> ExecutionResult:
         run = self._service.run
         if inspect.iscoroutinefunction(run):
             return await run(inputs, trace=True, **options)

@@ -20,7 +20,7 @@ from podwright.errors import (
     RemoteUnavailableError,
     codes_of,
 )
-from podwright.evaluation.row import RowStatus
+from podwright.evaluation.reports.row import RowStatus
 from podwright.events import (
     ConditionChecked,
     Event,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from podwright.data.json_data import to_json_bytes
 from podwright.errors import ConfigurationError
-from podwright.evaluation.row import Row
+from podwright.evaluation.reports.row import Row
 
 _FILE = "rows.jsonl"
 _RUNS = "runs"

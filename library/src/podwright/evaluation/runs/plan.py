@@ -9,21 +9,21 @@ from typing import Any
 from podwright.components import Component
 from podwright.data.text import did_you_mean
 from podwright.errors import ConfigurationError
-from podwright.evaluation.row import Row
-from podwright.evaluation.suite import Case, Suite, Variant
-from podwright.evaluation.targets import (
+from podwright.evaluation.reports.row import Row
+from podwright.evaluation.runs.targets import (
     LocalTarget,
     Service,
     ServiceTarget,
     Target,
 )
-from podwright.evaluation.variants import (
+from podwright.evaluation.runs.variants import (
     client_of,
     code_digest,
     configuration_of,
     digest_of,
     load_variant,
 )
+from podwright.evaluation.suite import Case, Suite, Variant
 from podwright.folders.walks import component_digest, models_of
 from podwright.models import Model
 
@@ -196,7 +196,10 @@ def _common_of(suite: Suite, judges: Mapping[str, Component]) -> list[Any]:
         _FORMAT,
         code_digest(suite.component),
         # functions for checks and fakes
-        [file.read_text(encoding="utf-8") for file in sorted(suite.folder.glob("*.py"))],
+        [
+            file.read_text(encoding="utf-8")
+            for file in sorted(suite.folder.glob("*.py"))
+        ],
         fakes,
         {name: configuration_of(judge) for name, judge in judges.items()},
     ]

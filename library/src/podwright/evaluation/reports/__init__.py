@@ -1,0 +1,1 @@
+"""What rows say: rates, comparisons, gates, and the report in its forms."""
