@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from xml.etree import ElementTree as xml
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from podwright.evaluation.reports.report import Report
 from podwright.evaluation.reports.row import Row
@@ -18,7 +18,7 @@ def to_junit(report: Report) -> str:
 
     A test fails if a run of the case does not pass, and has an error if one says nothing about the component.
     """
-    root = xml.Element("testsuites", name=_text(report.suite))
+    root = Element("testsuites", name=_text(report.suite))
     by_variant: dict[str, defaultdict[str, list[Row]]] = {
         name: defaultdict(list)
         for name in report.digests
@@ -28,16 +28,16 @@ def to_junit(report: Report) -> str:
         if row.variant in by_variant:
             by_variant[row.variant][row.case].append(row)
     for name, by_case in by_variant.items():
-        suite = xml.SubElement(root, "testsuite", name=_text(name))
+        suite = SubElement(root, "testsuite", name=_text(name))
         for case, rows in by_case.items():
             _add_test(suite, f"{report.suite}.{name}", case, rows)
         _count(suite, by_case)
         suite.set("timestamp", report.made_at[:19])
-    xml.indent(root)
-    return xml.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _count(suite: xml.Element, by_case: defaultdict[str, list[Row]]) -> None:
+def _count(suite: Element, by_case: defaultdict[str, list[Row]]) -> None:
     tests = list(suite)
     seconds = sum(row.seconds for rows in by_case.values() for row in rows)
     suite.set("tests", str(len(tests)))
@@ -50,9 +50,9 @@ def _count(suite: xml.Element, by_case: defaultdict[str, list[Row]]) -> None:
 
 
 def _add_test(
-    suite: xml.Element, class_name: str, case: str, rows: list[Row]
+    suite: Element, class_name: str, case: str, rows: list[Row]
 ) -> None:
-    test = xml.SubElement(
+    test = SubElement(
         suite,
         "testcase",
         name=_text(case),
@@ -69,9 +69,9 @@ def _add_test(
         "seconds": f"{sum(row.seconds for row in rows):.3f}",
         "passed": f"{passed}/{len(rows)}",
     }
-    properties = xml.SubElement(test, "properties")
+    properties = SubElement(test, "properties")
     for name, value in values.items():
-        xml.SubElement(properties, "property", name=name, value=value)
+        SubElement(properties, "property", name=name, value=value)
     failed = [row for row in rows if row.is_scored and not row.passed]
     unscored = [row for row in rows if not row.is_scored]
     if failed:
@@ -82,8 +82,8 @@ def _add_test(
         _add(test, "error", message, unscored)
 
 
-def _add(test: xml.Element, kind: str, message: str, rows: list[Row]) -> None:
-    element = xml.SubElement(test, kind, message=message, type=kind)
+def _add(test: Element, kind: str, message: str, rows: list[Row]) -> None:
+    element = SubElement(test, kind, message=message, type=kind)
     lines = [line for row in rows for line in row.reasons()]
     element.text = _text("\n".join(dict.fromkeys(lines)))
 

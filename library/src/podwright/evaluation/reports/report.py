@@ -1,4 +1,4 @@
-"""The report of an evaluation: what its rows say of each variant, of its difference to the baseline, and of the gates."""
+"""The report of an evaluation: what its rows say of variants, of their differences, and of the gates."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def _public(context: Mapping[str, Any] | None) -> JsonMapping:
 
 
 class Service(Protocol):
-    """What runs cases elsewhere: a `Client`, an `AsyncClient`, or a process or a container of `podwright_service.testing`."""
+    """What runs cases elsewhere: a `Client`, or what `podwright_service.testing` serves."""
 
     @property
     def run(self) -> Callable[..., Any]:

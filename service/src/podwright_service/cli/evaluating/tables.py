@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from podwright.data.text import printable, truncate
+from podwright.evaluation.reports.markdown import difference_text, ratio_text
 from podwright.evaluation.reports.report import (
     Report,
     VariantReport,
