@@ -21,6 +21,7 @@ from podwright import (
 )
 from podwright.errors import ConfigurationError, ToolDefinitionError
 from podwright.folders.folder import Folder
+from podwright.folders.loader import load_changed
 
 Write = Callable[[Mapping[str, Any]], Path]
 PARAMETERS: Json = {
@@ -831,3 +832,54 @@ def test_the_agents_outside_of_a_folder(write: Write) -> None:
         ("sibling", "beside"),
         ("nowhere", "missing"),
     ]
+
+
+def test_changed_blueprints(write: Write) -> None:
+    """Each blueprint that is read is changed before it is validated; agents in Python have none."""
+    root = write({
+        "team/blueprint.json": flow("team", "local", "inside", "beside", "code"),
+        "team/agents/local.json": agent("local", TOOL),
+        "team/agents/inside/blueprint.yaml": flow("inside", "local"),
+        "team/agents.py": "def code(text: str) -> str:\n    return text\n",
+        "team/tools.py": look_up("team"),
+        "beside/blueprint.json": agent("beside") | {"config": {}},
+    })  # fmt: skip
+    seen: list[str] = []
+
+    def change(blueprint: Json) -> Json:
+        seen.append(blueprint["name"])
+        if "steps" in blueprint:
+            return blueprint
+        description = f"A changed {blueprint['name']}"
+        config = {"model": "offline/echo", "temperature": 0.5}
+        return {**blueprint, "description": description, "config": config}
+
+    # without the change, one is not valid
+    assert "beside" in str(refusal(root / "team"))
+    team = load_changed(root / "team", change, model=ScriptedModel("Hi."))
+    assert sorted(seen) == ["beside", "inside", "local", "local", "team"]
+    for name in ("local", "beside"):
+        part = team.members()[name]
+        assert part.description == f"A changed {name}"
+        assert part.config["temperature"] == 0.5
+    inside = team.members()["inside"].members()["local"]
+    assert inside.description == "A changed local"
+    assert team.members()["code"].description == ""
+
+
+def test_a_changed_blueprint_or_file(write: Write) -> None:
+    """A blueprint by itself is changed too, and what the change returns decides about the kind and the agents."""
+    root = write({"guide.json": agent("guide")})
+    blueprint = agent("guide")
+    for source in (blueprint, root / "guide.json"):
+        changed = load_changed(
+            source,
+            lambda blueprint: flow(blueprint["name"], "other"),
+            agents={"other": Agent("other", "", ScriptedModel("Hi."))},
+        )
+        assert isinstance(changed, Workflow)
+        assert changed.run("x")["other_output"] == "Hi."
+    assert blueprint == agent("guide")
+    with pytest.raises(BlueprintValidationError) as caught:
+        load_changed(blueprint, lambda blueprint: {**blueprint, "tolls": []})
+    assert [problem.pointer for problem in caught.value.problems] == ["/tolls"]

@@ -29,6 +29,7 @@ from podwright.blueprints.named_parts import (
     member_names,
     tool_names,
 )
+from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.conductor import Conductor
 from podwright.components.function_agent import FunctionAgent
@@ -115,6 +116,53 @@ def load(
         BlueprintValidationError: The blueprint is invalid; with all problems.
         ConfigurationError: A file or folder cannot be read, or `model` names an agent that does not exist.
     """
+    return load_changed(
+        source,
+        _unchanged,
+        tools=tools,
+        agents=agents,
+        conditions=conditions,
+        functions=functions,
+        mcp=mcp,
+        model=model,
+        validate=validate,
+        **options,
+    )
+
+
+def load_changed(
+    source: str | Path | JsonMapping,
+    change: Callable[[Blueprint], JsonMapping],
+    *,
+    tools: Sequence[Callable[..., Any]] = (),
+    agents: Mapping[str, Component] | None = None,
+    conditions: Mapping[str, Callable[..., Any]] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    mcp: Mapping[str, MCPServer] | None = None,
+    model: ModelChoice | None = None,
+    validate: bool = True,
+    **options: Any,
+) -> AnyComponent:
+    """Load a component with other blueprints than those that are read; see `load` for what is not said here.
+
+    Args:
+        source: As in `load`.
+        change: Returns the blueprint to load in place of one, which it leaves as it is. It is called with each
+            blueprint before that is validated: the component's own one, and those of the files and folders of its
+            agents, with one that several agents name as often. Agents in Python and those of the caller have none.
+        tools: As in `load`.
+        agents: As in `load`.
+        conditions: As in `load`.
+        functions: As in `load`.
+        mcp: As in `load`.
+        model: As in `load`.
+        validate: As in `load`.
+        **options: As in `load`.
+
+    Raises:
+        BlueprintValidationError: A blueprint is invalid; with all problems.
+        ConfigurationError: As `load`.
+    """
     replacements = _Replacements(model)
     supplied = _Supplied(
         tools=tool_functions(tools),
@@ -125,10 +173,15 @@ def load(
         model=replacements.every,
         validate=validate,
         models=replacements,
+        change=change,
     )
     component = _load(source, supplied, options)
     replacements.check()
     return component
+
+
+def _unchanged(blueprint: Blueprint) -> Blueprint:
+    return blueprint
 
 
 def load_in_folder(
@@ -178,11 +231,12 @@ def _load(
     options: JsonMapping,
 ) -> AnyComponent:
     if isinstance(source, Mapping):
-        return _build(source, supplied, options)
+        blueprint = supplied.change(dict(source))
+        return _build(blueprint, supplied, options)
     if os.path.isdir(source):  # noqa: PTH112 - a name that is too long is not a folder, and read_file says so
         folder = Folder(Path(source))
         return _load_folder(folder, supplied, options, within=())
-    blueprint = blueprints.read_file(source)
+    blueprint = supplied.change(blueprints.read_file(source))
     lookups = {
         name: _hint_without_folder(Path(source), name)
         for name in agent_names(blueprint)
@@ -246,6 +300,8 @@ class _Supplied(Supplied):
     """The models of single agents."""
     is_handoff: bool = False
     """Whether the agent is one that another hands off to, which supplies those that it hands off to itself."""
+    change: Callable[[Blueprint], JsonMapping] = _unchanged
+    """See `load_changed`."""
 
 
 def log_warnings(component: Component, further: Iterable[Problem] = ()) -> None:
@@ -296,7 +352,7 @@ def _load_folder(
     *,
     within: tuple[Path, ...],
 ) -> AnyComponent:
-    blueprint = folder.blueprint()
+    blueprint = supplied.change(folder.blueprint())
     return _load_with_folder(
         folder, blueprint, supplied, options=options, within=within
     )
@@ -399,7 +455,7 @@ def _load_agent(
         return None
     if isinstance(value, Path):
         _check_circle(value, within)
-        blueprint = blueprints.read_file(value)
+        blueprint = supplied.change(blueprints.read_file(value))
         return _build_in_folder(
             source.owner,
             blueprint,
