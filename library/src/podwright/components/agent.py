@@ -202,6 +202,11 @@ class Agent(ModelComponent):
         """Its tools, and the functions before and after its work, by name."""
         return {**self._hook_functions, **self._tools}
 
+    def _put_tool(self, name: str, tool: Tool) -> None:
+        super()._put_tool(name, tool)
+        if name in self._tools:
+            self._tools = {**self._tools, name: tool}
+
     @property
     def tool_names(self) -> Sequence[str]:
         """The names by which its model calls its tools, and hands its conversation over."""

@@ -128,6 +128,11 @@ class Conductor(TeamComponent, ModelComponent):
         """Its tools, and the functions before and after its work, by name; its skills are members."""
         return {**self._hook_functions, **self._tools}
 
+    def _put_tool(self, name: str, tool: Tool) -> None:
+        super()._put_tool(name, tool)
+        if name in self._tools:
+            self._tools = {**self._tools, name: tool}
+
     @property
     def planning(self) -> bool:
         """Whether it makes a plan first."""

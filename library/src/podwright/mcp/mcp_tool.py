@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from typing_extensions import override
 
@@ -59,8 +59,8 @@ class MCPTool(Tool):
         ToolDefinitionError: The parameters are not the schema of an object.
     """
 
-    validates_in_thread: ClassVar[bool] = True
-    trusts_patterns: ClassVar[bool] = False
+    validates_in_thread: bool = True
+    trusts_patterns: bool = False
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ from podwright.data.json_data import (
     to_text,
 )
 from podwright.data.names import INPUT
+from podwright.data.text import did_you_mean, truncate
 from podwright.errors import (
     DECISION,
     ConfigurationError,
@@ -275,6 +276,30 @@ class Component(ABC):
     def own_tools(self) -> Mapping[str, Tool]:
         """Its tools, and the functions before and after its work, without those of its members, by name."""
         return self._hook_functions
+
+    def replace_tool(self, name: str, tool: Tool) -> None:
+        """Call another tool in place of one of `own_tools`, which keeps its name.
+
+        Args:
+            name: The name in `own_tools`.
+            tool: The other tool, such as a `podwright.tools.fake.FakeTool`.
+
+        Raises:
+            ConfigurationError: It has no such tool.
+        """
+        tools = self.own_tools()
+        if name not in tools:
+            hint = did_you_mean(name, tools)
+            raise ConfigurationError(
+                f"'{self.name}' has no tool '{truncate(name, 100)}'.",
+                suggestion=hint or "It has no tools of its own.",
+            )
+        self._put_tool(name, tool.renamed(tools[name].name))
+
+    def _put_tool(self, name: str, tool: Tool) -> None:
+        """Put a tool in the place of the one of this name."""
+        if name in self._hook_functions:
+            self._hook_functions = {**self._hook_functions, name: tool}
 
     def file_of(self, tool: str) -> Literal["tools", "functions"]:
         """The module of a component folder that defines one of `own_tools`."""
@@ -639,6 +664,11 @@ class PromptComponent(Component):
 class ModelComponent(PromptComponent):
     """A component with a model of its own: agent and conductor."""
 
+    _wrap: Callable[[Model], Model] | None = None
+    """See `wrap_models`."""
+    _wrapped: Mapping[Model, Model] = MappingProxyType({})
+    """What it has returned, by the models that it was given."""
+
     def _configure(
         self, parsed: ParsedBlueprint, problems: Sequence[Problem]
     ) -> None:
@@ -696,19 +726,41 @@ class ModelComponent(PromptComponent):
         Raises:
             UnknownModelError: No provider serves it.
         """
-        return resolve(
+        model = resolve(
             self.config["model"],
             self._model,
             self._connection,
             component=self.name,
         )
+        return self._in_wrapping(model)
+
+    def wrap_models(self, wrap: Callable[[Model], Model]) -> None:
+        """Ask what a function returns of each model in place of the model, and of each fallback model.
+
+        It holds for the models that the blueprint names, for a model object, and for those of `use_model`. A second
+        call takes the place of the first one. Members have models of their own.
+
+        Args:
+            wrap: Called once with each model, when that is needed first; the name of what it returns should be the
+                model's.
+        """
+        self._wrap = wrap
+        self._wrapped = {}
+
+    def _in_wrapping(self, model: Model) -> Model:
+        """Return what is asked in place of a model: always the same, because calls compare models by identity."""
+        if self._wrap is None:
+            return model
+        if model not in self._wrapped:
+            self._wrapped = {**self._wrapped, model: self._wrap(model)}
+        return self._wrapped[model]
 
     def recorded_start(self, component: str) -> RunStart | None:
         """See `Component.recorded_start`."""
         model = model_object(self._model, self.name)
         start = None
         if model is not None:
-            start = model.recorded_start(component)
+            start = self._in_wrapping(model).recorded_start(component)
         return start or super().recorded_start(component)
 
     def replace_model(self, model: Model) -> None:
@@ -726,7 +778,10 @@ class ModelComponent(PromptComponent):
         names: Sequence[str] = ()
         if self._model is None:
             names = self.config.get("fallback", ())
-        fallback = [resolve(name, component=self.name) for name in names]
+        fallback = [
+            self._in_wrapping(resolve(name, component=self.name))
+            for name in names
+        ]
         return ChatModels(
             first,
             fallback,

@@ -66,9 +66,9 @@ class Tool(ABC):
 
     is_performed_again: ClassVar[bool] = False
     """Whether a new attempt performs its calls again: what they do is recorded by itself, as a nested run or a plan."""
-    validates_in_thread: ClassVar[bool] = False
+    validates_in_thread: bool = False
     """Whether `validate` may take long, and so is called in a thread."""
-    trusts_patterns: ClassVar[bool] = True
+    trusts_patterns: bool = True
     """Whether the regular expressions of its schema may be evaluated; those of a stranger may take for ever."""
 
     def __init__(

@@ -90,6 +90,20 @@ class References:
             )
         return name
 
+    def replace_function(self, name: str, original: Tool, tool: Tool) -> None:
+        """Call another tool in place of a function, or of a tool of an MCP server.
+
+        Args:
+            name: The name of the function.
+            original: The tool as it was.
+            tool: The other tool.
+        """
+        if self.functions.get(name) is original:
+            self.functions[name] = tool
+        for key, known in self.mcp_functions.items():
+            if known is original:
+                self.mcp_functions[key] = tool
+
     def add_mcp_function(self, tool: Tool) -> None:
         """Add a tool of an MCP server that a step of a nested workflow calls.
 

@@ -71,6 +71,7 @@ from podwright.run.options import (
 )
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Run, Task
+from podwright.steps import WorkflowStep
 from podwright.steps.base import (
     Step,
     answering_in,
@@ -271,6 +272,16 @@ class Workflow(Component):
                 name = f"{tool.mcp_server}/{name}"
             functions[name] = tool
         return functions
+
+    def _put_tool(self, name: str, tool: Tool) -> None:
+        original = self.own_tools()[name]
+        self._references.replace_function(name, original, tool)
+        # one that was made in Python has functions of its own
+        for workflow in _nested_workflows(self._steps):
+            for inner_name, inner in workflow.own_tools().items():
+                has_name = inner.name == original.name
+                if has_name and inner.is_same_as(original):
+                    workflow.replace_tool(inner_name, tool)
 
     @property
     def written_names(self) -> Collection[str]:
@@ -639,6 +650,16 @@ _ARGUMENTS_OF_OTHER_KINDS = {
     "stream",
 }
 """Arguments of `run` of the other kinds: a workflow would silently take them for named inputs."""
+
+
+def _nested_workflows(steps: Sequence[Step]) -> Iterator[Workflow]:
+    """Yield the workflows in resolved steps, without those in them."""
+    for step in steps:
+        if isinstance(step, WorkflowStep):
+            yield step.workflow
+            continue
+        for sequence in step.inner():
+            yield from _nested_workflows(sequence)
 
 
 def _references(
