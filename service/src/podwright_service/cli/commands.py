@@ -600,11 +600,11 @@ def schema(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="agent, workflow, conductor or pipeline; by default all."
+            help="agent, workflow, conductor or pipeline, by default all; or evals."
         ),
     ] = None,
 ) -> None:
-    """Print the JSON Schema of blueprints."""
+    """Print the JSON Schema of blueprints, or of suites for evaluations."""
     from podwright_service.cli.shipping.blueprints import print_schema
 
     print_schema(kind)

@@ -15,7 +15,7 @@ from podwright.blueprints.mcp_tools import mcp_servers
 from podwright.blueprints.texts import text_files
 from podwright.data.text import os_error_reason, truncate
 from podwright.errors import ConfigurationError, PodwrightError
-from podwright.folders.folder import Folder
+from podwright.folders.folder import EVALUATION_FOLDER, Folder
 from podwright.folders.folder_code import read_project
 from podwright_service.images.credentials import (
     has_credentials,
@@ -193,8 +193,8 @@ def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
 def component_files(folder: Path) -> Iterator[Path]:
     """The paths of the files that a component needs at run time, relative to its folder, sorted.
 
-    Hidden files, credentials, byte code, virtual environments, tests and the lists of dependencies are left out, unless
-    a blueprint has a text in them.
+    Hidden files, credentials, byte code, virtual environments, tests, evaluations and the lists of dependencies are
+    left out, unless a blueprint has a text in them.
 
     Raises:
         ConfigurationError: There is a link or a special file.
@@ -209,7 +209,7 @@ def component_files(folder: Path) -> Iterator[Path]:
 def files_below(
     folder: Path, on_error: Callable[[OSError], Any] | None = None
 ) -> Iterator[Path]:
-    """The paths of files and links below a folder, without hidden files, byte code, virtual environments and tests.
+    """The paths of files and links below a folder that may be a part of it; see `component_files`.
 
     Files with credentials are among them.
 
@@ -385,8 +385,14 @@ def _raise(error: OSError) -> None:
 
 
 def _is_part(folder: Path) -> bool:
-    """Whether a folder inside that of a component belongs to it, unlike a virtual environment."""
+    """Whether a folder inside that of a component belongs to it, unlike a virtual environment or an evaluation."""
     if _is_excluded(folder.name) or is_folder_of_credentials(folder.name):
+        return False
+    # a package may have this name, too
+    if (
+        folder.name == EVALUATION_FOLDER
+        and Folder(folder.parent).has_blueprint()
+    ):
         return False
     return not (folder / "pyvenv.cfg").exists()
 

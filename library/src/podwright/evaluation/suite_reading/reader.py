@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.files import SUFFIXES, read_data
-from podwright.blueprints.validation import json_problems
+from podwright.blueprints.validation import MAX_DEPTH, json_problems
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -168,12 +168,15 @@ def _read_object(file: Path) -> JsonObject:
             suggestion="Give the component's folder, or the path of its suite.",
         )
     data = read_data(file)
-    for number, _ in enumerate(walk_json(data)):
+    for number, (_, _, depth) in enumerate(walk_json(data)):
         if number > _MAX_VALUES:
             detail = f"It has more than {_MAX_VALUES} values."
             raise _suite_error(file, [Problem("", detail)])
+        # an alias of what it is in has no end
+        if depth > MAX_DEPTH:
+            break
     found = list(json_problems(data))
-    if data != as_object(data):
+    if not found and data != as_object(data):
         detail = f"A suite must be an object, not {describe_value(data)}."
         found = [Problem("", detail)]
     if found:

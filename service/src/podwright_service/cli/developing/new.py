@@ -14,6 +14,7 @@ from podwright import blueprints
 from podwright.data.json_data import JsonObject
 from podwright.data.text import did_you_mean, os_error_reason, truncate
 from podwright.errors import ConfigurationError
+from podwright.evaluation.suite_schema import suite_schema
 from podwright_service.cli.console import print_text
 
 _TEMPLATES = importlib.resources.files("podwright_service.scaffold")
@@ -162,6 +163,8 @@ class _Template:
             BlueprintValidationError: The name is not valid for a component.
         """
         schemas = blueprints.file_schema()
+        suites = blueprints.to_json(suite_schema())
+        yield f"{_SCHEMAS}/evals.schema.json", suites
         for path, file in _files_in(template):
             text = file.read_text(encoding="utf-8")
             name = PurePosixPath(path)

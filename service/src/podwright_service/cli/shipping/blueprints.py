@@ -29,8 +29,10 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
+from podwright.evaluation.suite_reading.reader import read_suite, suite_file_in
+from podwright.evaluation.suite_schema import suite_schema
 from podwright.folders.error_codes import misspelt_codes
-from podwright.folders.folder import Folder
+from podwright.folders.folder import EVALUATION_FOLDER, Folder
 from podwright.folders.loader import unknown_agent_error
 from podwright.folders.typed_schemas import outdated_schemas
 from podwright.folders.walks import (
@@ -68,6 +70,8 @@ _MODEL = re.compile(
     r"(/(?P<list>skills|steps)/(?P<number>\d+))?/config/(model|fallback/\d+)"
 )
 """Where a blueprint names models."""
+_SUITES = "evals"
+"""The name of the JSON Schema of suites, beside those of the kinds of blueprints."""
 
 
 def validate(paths: list[str], as_json: bool, model: str | None = None) -> int:
@@ -91,7 +95,7 @@ def validate(paths: list[str], as_json: bool, model: str | None = None) -> int:
     reports: list[dict[str, Any]] = []
     for path in paths:
         report, own_agents = _report(path, settings)
-        reports.append(report)
+        reports.append(_with_suite(report))
         agents |= own_agents
     if all(report["valid"] for report in reports):
         for name in settings.models.keys() - {EVERY} - agents:
@@ -125,7 +129,8 @@ def _print_report(report: Mapping[str, Any]) -> None:
 
 
 def _print_problem(path: str, label: str, problem: Mapping[str, str]) -> None:
-    place = f"{path}:{problem['pointer'] or '/'}"
+    file = str(Path(path, problem["file"])) if "file" in problem else path
+    place = f"{file}:{problem['pointer'] or '/'}"
     text = f"{place}: {label}{problem['detail']} {problem['suggestion']}"
     print_text(text.rstrip())
 
@@ -203,6 +208,29 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
         "warnings": [asdict(warning) for warning in warnings],
     }
     return report, own_agents
+
+
+def _with_suite(report: dict[str, Any]) -> dict[str, Any]:
+    """The report on a valid component folder, with the problems of its suite, each with the suite's file."""
+    path = report["path"]
+    if not report["valid"] or not is_folder(path):
+        return report
+    folder = Path(path)
+    place = EVALUATION_FOLDER
+    try:
+        file = suite_file_in(folder)
+        if file is None:
+            return report
+        place = file.relative_to(folder).as_posix()
+        read_suite(file)
+    except BlueprintValidationError as error:
+        problems = error.problems
+    except PodwrightError as error:
+        problems = (Problem("", error.message, error.suggestion),)
+    else:
+        return report
+    listed = [{**asdict(problem), "file": place} for problem in problems]
+    return {**report, "valid": False, "problems": listed}
 
 
 def _problems_in_context(
@@ -298,7 +326,7 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
 
 
 def print_schema(kind: str | None) -> None:
-    """Print the JSON Schema of the files of a kind, or of all kinds by name.
+    """Print the JSON Schema of the blueprint files of a kind, or of all kinds by name; or that of suites, `evals`.
 
     Raises:
         ConfigurationError: The kind is unknown.
@@ -308,6 +336,7 @@ def print_schema(kind: str | None) -> None:
         print_json(schemas)
         return
     name = kind.lower()
+    schemas[_SUITES] = suite_schema()
     if name not in schemas:
         raise ConfigurationError(
             f"Unknown kind '{truncate(kind, 60)}'.",
