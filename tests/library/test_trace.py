@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import math
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +22,28 @@ from tests.library.shapes import KINDS, events
 from tests.library.strategies import any_json, damaged
 from tests.library.upstream import Upstream, completion, reply
 
-from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
-from podwright.components import AgentStep, LoopStep, MapStep, ParallelStep
+from podwright import (
+    Agent,
+    Conductor,
+    ExecutionResult,
+    Pipeline,
+    Workflow,
+    tool,
+)
+from podwright.components import (
+    AgentStep,
+    ApprovalStep,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+)
 from podwright.errors import (
+    ApprovalRequired,
     ConfigurationError,
     ModelError,
     PodwrightError,
     ReplayMismatchError,
+    RunCancelledError,
     TraceError,
 )
 from podwright.events import Event, RunEvent, adapter
@@ -74,6 +90,73 @@ def test_a_result_survives_json(kind: str, make_example: Any) -> None:
     }
     assert [message["role"] for message in copy.messages][-1] == "assistant"
     assert result.duration_ms > 0
+
+
+def fails(request: ModelRequest) -> str:
+    raise LookupError("no such word")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_has_the_events_of_its_run(
+    kind: str, make_example: Any
+) -> None:
+    """A traced run of any kind that fails raises an error with all its events; pickled, it still has them."""
+    example = make_example(kind)
+    with (
+        use_model(FunctionModel(fails)),
+        pytest.raises(PodwrightError) as caught,
+    ):
+        example.component.run("hello", trace=True)
+    error = caught.value
+    assert error.events == example.recorder.events
+    assert error.events[-1].type == "run_failed"
+    assert "events" not in error.to_dict()
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert copied.events == error.events
+
+
+async def test_a_paused_and_a_cancelled_run_have_their_events() -> None:
+    """A pause and the cause of a cancellation have the events, the last one included."""
+    with pytest.raises(ApprovalRequired) as paused:
+        await Workflow("flow", [ApprovalStep("Go on?")]).arun("x", trace=True)
+    assert paused.value.events[-1].type == "run_paused"
+    begun = asyncio.Event()
+
+    async def wait(request: ModelRequest) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    run = asyncio.create_task(
+        Agent("slow", "", FunctionModel(wait)).arun("x", trace=True)
+    )
+    await begun.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await run
+    cause = cancelled.value.__cause__
+    assert isinstance(cause, RunCancelledError)
+    assert cause.events[-1].type == "run_cancelled"
+
+
+def test_an_error_has_no_events_of_a_run_that_was_not_traced() -> None:
+    """Only the outermost run counts, as for its usage: not a traced one in a tool."""
+    inner = Agent("inner", "", FunctionModel(fails))
+    events_inside: list[Event] = []
+
+    def ask(question: str) -> str:
+        """Ask."""
+        with pytest.raises(PodwrightError) as caught:
+            inner.run(question, trace=True)
+        events_inside.extend(caught.value.events)
+        raise caught.value
+
+    model = ScriptedModel(ToolCall.of("ask", question="?"))
+    asker = Agent("asker", "", model, tools=[tool(on_error="fail")(ask)])
+    with pytest.raises(PodwrightError) as failed:
+        asker.run("x")
+    assert {event.component for event in events_inside} == {"inner"}
+    assert failed.value.events == []
 
 
 class Verdict(BaseModel):

@@ -75,6 +75,7 @@ from podwright.environment import variables
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from podwright.events import Event
     from podwright.messages.approvals import ApprovalId, Question
     from podwright.messages.usage import Usage
 
@@ -150,6 +151,8 @@ class PodwrightError(Exception):
         super().__init__(message)
         self.message = message
         self.suggestion = suggestion or self.default_suggestion
+        self.events: list[Event] = []
+        """What happened in the run, in order; empty unless the run was traced. No part of `to_dict`."""
         if code is not None:
             if not _OWN_CODE.fullmatch(code):
                 raise ValueError(

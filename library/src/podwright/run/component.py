@@ -569,7 +569,7 @@ class PromptComponent(Component):
             response_model: A pydantic model, or any type, that the answer must have; by default that of the component,
                 which is text if it names none.
             stream: Whether models stream: tokens go to `on_token` and to the subscribers.
-            trace: Whether to return an `ExecutionResult` instead of the value.
+            trace: Whether to return an `ExecutionResult` instead of the value; an error then has the `events`.
             messages: Earlier turns: the `messages` of the last `ExecutionResult`.
 
         Returns:

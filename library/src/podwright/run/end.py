@@ -27,7 +27,7 @@ class Checkpoint:
 
 
 def end_with_error(run: Run, error: BaseException, task: Task) -> None:
-    """Save a run that an error ends, add its id, usage and checkpoint to the error, and emit the event.
+    """Save a run that an error ends, add its id, usage, events and checkpoint to the error, and emit the event.
 
     Args:
         run: The run.
@@ -41,6 +41,7 @@ def end_with_error(run: Run, error: BaseException, task: Task) -> None:
         # run and checkpoint are those of the outermost run, which the caller knows
         error.run_id = run.id
         error.usage = run.usage
+        error.events = run.traced_events
         error.context = None
         error.resume_path = None
         if run.checkpoint is not None:

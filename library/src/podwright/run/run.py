@@ -190,6 +190,8 @@ class Run(RunEvents):
         """What its caller says of it."""
         self.messages: list[dict[str, Any]] = []
         """The conversation after the run as JSON data."""
+        self.traced_events: list[Event] = []
+        """Its events so far, if it is traced; see `execute`."""
         self.streaming = streaming
         """Whether models stream their responses."""
         self.in_tool = in_tool
@@ -292,7 +294,7 @@ class Run(RunEvents):
         """Perform the task: the boundary that every execution of every kind passes.
 
         Raises:
-            PodwrightError: With the id, the usage and the checkpoint of this run.
+            PodwrightError: With the id, the usage, the traced events and the checkpoint of this run.
             asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the same.
         """
         token = change_location(run=self, tool_call=None)
@@ -387,7 +389,7 @@ async def execute(
         subscribers: Subscribers of this run, besides the component's own.
         limits: Limits of this run, besides the component's own.
         stream: Whether models stream their responses.
-        trace: Whether the result keeps the events.
+        trace: Whether the result, or the error of a run that fails, keeps the events.
         hops: Further containers that the run may pass through; ignored for a nested run.
         run_id: The id of the run, 32 hexadecimal digits; by default a new one. Ignored for a nested run.
         journal: What earlier attempts of the run did, which have the same `run_id`; ignored for a nested run.
@@ -415,6 +417,7 @@ async def execute(
             limits=limits,
             streaming=stream,
         )
+        run.traced_events = trace_events
         with parent.nested_tasks.bind_current():
             value = await run.execute(task)
     else:
@@ -438,19 +441,18 @@ async def execute(
                 streaming=stream,
                 run_id=run_id,
             )
+            run.traced_events = trace_events
             if not journal.is_empty:
                 run.count_usage(journal.discarded, journal.failed_calls)
             value = await run.execute(task)
-    return _result_of(run, value, trace_events)
+    return _result_of(run, value)
 
 
-def _result_of(
-    run: Run, value: Any, trace_events: list[Event]
-) -> ExecutionResult:
+def _result_of(run: Run, value: Any) -> ExecutionResult:
     """Return the result of a run that has succeeded."""
     return ExecutionResult(
         value,
-        trace_events,
+        run.traced_events,
         run.duration_ms,
         usage=run.usage,
         messages=run.messages,

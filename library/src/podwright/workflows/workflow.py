@@ -345,7 +345,7 @@ class Workflow(Component):
         Args:
             context: A text, used as `input`, or a whole context, such as that of an error that stopped a run.
             start_step: Index of the step to start from.
-            trace: Whether to return an `ExecutionResult` instead of the context.
+            trace: Whether to return an `ExecutionResult` instead of the context; an error then has the `events`.
             resume_path: Indices down to the step to start from, as the error of a stopped run carries it. A path to
                 an approval step approves it.
             **kwargs: Named inputs if no context is given, or updates to it. `messages` are the earlier turns of a

@@ -8,7 +8,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from podwright.errors import (
     RunCancelledError,
     TraceError,
 )
-from podwright.events import Event, Subscriber
+from podwright.events import Subscriber
 from podwright.functions.run_context import (
     NO_ATTRIBUTES,
     RunAttributes,
@@ -185,8 +184,7 @@ def run_once(
     for file in (trace_file, context_file):
         if file:
             check_writable(file)
-    events: list[Event] = []
-    subscribers: list[Subscriber] = [events.append]
+    subscribers: list[Subscriber] = []
     if not quiet:
         subscribers.append(Printer(file=sys.stderr))
     run = partial(
@@ -212,21 +210,21 @@ def run_once(
     except PodwrightError as error:
         print_error(error)
         _write_context(error, path, context_file, options_of(attributes))
-        write_trace(_failed_result(error, events), trace_file)
+        write_trace(_failed_result(error), trace_file)
         return _EXIT_CODES.get(type(error), 1)
     _print_result(result)
     write_trace(result, trace_file)
     return 0
 
 
-def _failed_result(
-    error: PodwrightError, events: list[Event]
-) -> ExecutionResult:
+def _failed_result(error: PodwrightError) -> ExecutionResult:
     """Return the trace of a run that failed: its events, its duration and its usage."""
     duration_ms = 0.0
-    if events:
-        duration_ms = (time.time() - events[0].at) * 1000
-    return ExecutionResult(None, events, duration_ms, error.usage or Usage())
+    if error.events:
+        duration_ms = (error.events[-1].at - error.events[0].at) * 1000
+    return ExecutionResult(
+        None, error.events, duration_ms, error.usage or Usage()
+    )
 
 
 def _run_and_ask(
