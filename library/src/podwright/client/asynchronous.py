@@ -250,16 +250,21 @@ class AsyncRuns:
         body, headers = run_request(input_data, options)
         return await self._request_run("POST", "/runs", body, headers)
 
-    async def get(self, run_id: str, *, data: bool = False) -> BackgroundRun:
+    async def get(
+        self, run_id: str, *, data: bool = False, inputs: bool = False
+    ) -> BackgroundRun:
         """A run.
 
         Args:
             run_id: The run.
             data: Whether the `result` of a workflow has data where its outputs are data, instead of texts.
+            inputs: Whether the run has `input` and `input_messages`: what it was asked.
         """
         path = _path(run_id)
-        if data:
-            path = f"{path}?data=true"
+        options = {"data": data, "inputs": inputs}
+        query = "&".join(f"{name}=true" for name in options if options[name])
+        if query:
+            path = f"{path}?{query}"
         return await self._request_run("GET", path)
 
     async def list(

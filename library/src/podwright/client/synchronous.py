@@ -120,9 +120,11 @@ class Runs:
         """Start a run; see `AsyncRuns.start`."""
         return run_sync(self.asynchronous.start(input_data, **options))
 
-    def get(self, run_id: str, *, data: bool = False) -> BackgroundRun:
+    def get(
+        self, run_id: str, *, data: bool = False, inputs: bool = False
+    ) -> BackgroundRun:
         """A run; see `AsyncRuns.get`."""
-        return run_sync(self.asynchronous.get(run_id, data=data))
+        return run_sync(self.asynchronous.get(run_id, data=data, inputs=inputs))
 
     def list(
         self,

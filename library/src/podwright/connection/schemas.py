@@ -168,6 +168,14 @@ class BackgroundRun(RunFacts):
     decisions: list[Decision]
     actions: list[RunAction] = []
     """Who cancelled, resumed or moved it, and when."""
+    input: JsonValue = None
+    """With `?inputs=true`: what it was asked. A text, or a list of texts, images, files and audio, was the `input` of
+    its request, an object its `inputs`. Null of a run that goes on from a stopped one, or began at a later step."""
+    input_messages: list[Object] | None = None
+    """With `?inputs=true`: the `messages` of its request, which are earlier turns. Null if it had none; the turns of a
+    conversation that the service keeps are not among them."""
+    input_cut: bool = False
+    """Whether `input_messages`, or `input` too, are left out because together they are larger than 1 MiB."""
 
 
 RunContent = Literal[

@@ -25,11 +25,17 @@ from podwright.connection.schemas import (
     RunContent,
     RunStatus,
 )
-from podwright.data.json_data import to_json_bytes, to_json_data
+from podwright.data.json_data import (
+    JsonObject,
+    as_object,
+    to_json_bytes,
+    to_json_data,
+)
 from podwright.data.text import most_similar, short_repr
 from podwright.errors import Problem
 from podwright.messages.approvals import REJECT
 from podwright.messages.headers import IDEMPOTENCY_KEY, REPLAYED
+from podwright.messages.templates import visible
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,
@@ -95,6 +101,9 @@ EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for new events of a run."""
 MAX_EVENTS = 500
 """Most events that are read at once."""
+MAX_INPUT_BYTES = 1024 * 1024
+"""Most bytes of an input and its earlier turns as JSON; what is larger is left out whole, because a part of an input is
+another input, and a part of an image is none."""
 
 _FIELDS = (
     "Further fields of each run, separated by commas: "
@@ -171,11 +180,24 @@ class Viewer:
         """The runs that they may decide about if they may approve: those of all callers."""
         return self.worker.store.runs_of(Access(self.own.component))
 
-    def shown(self, run: StoredRun, *, as_data: bool = False) -> dict[str, Any]:
-        """A run as they see it: the question alone, if they may do no more than decide about it."""
-        return self._visible(
-            run, _response_data(run, self.worker, as_data=as_data)
-        )
+    def shown(
+        self,
+        run: StoredRun,
+        *,
+        as_data: bool = False,
+        with_input: bool = False,
+    ) -> dict[str, Any]:
+        """A run as they see it: the question alone, if they may do no more than decide about it.
+
+        Args:
+            run: The run.
+            as_data: Whether the result of a workflow has data where its outputs are data.
+            with_input: Whether what it was asked is shown.
+        """
+        data = _response_data(run, self.worker, as_data=as_data)
+        if with_input:
+            data |= _input_fields(run)
+        return self._visible(run, data)
 
     def listed(
         self, run: StoredRun, contents: Collection[RunContent], *, as_data: bool
@@ -214,6 +236,13 @@ async def get_own_run(viewer: SeenBy, run_id: str) -> StoredRun:
 
 OwnRun = Annotated[StoredRun, Depends(get_own_run)]
 AsData = Annotated[bool, Query(alias="data", description=AS_DATA)]
+WithInput = Annotated[
+    bool,
+    Query(
+        alias="inputs",
+        description="Whether the run has what it was asked: `input` and `input_messages`.",
+    ),
+]
 
 
 @with_body.post(
@@ -241,7 +270,10 @@ async def start_run(
     responses=READ_PROBLEMS,
 )
 async def get_run(
-    viewer: SeenBy, run_id: str, as_data: AsData = False
+    viewer: SeenBy,
+    run_id: str,
+    as_data: AsData = False,
+    with_input: WithInput = False,
 ) -> Response:
     """A run: its status, and its result or its problem once it has ended.
 
@@ -253,7 +285,7 @@ async def get_run(
     run = found(await seen_runs.get(run_id))
     if not viewer.runs and run["status"] != "waiting_for_approval":
         raise scope_missing("run")
-    return _response(viewer.shown(run, as_data=as_data))
+    return _response(viewer.shown(run, as_data=as_data, with_input=with_input))
 
 
 @router.get("", response_model=BackgroundRunPage, responses=DATABASE_PROBLEMS)
@@ -591,6 +623,33 @@ def _content(run: StoredRun, name: RunContent, *, as_data: bool) -> Any:
         case "actions":
             actions: list[dict[str, Any]] = run["actions"] or []
             return [{**action, "at": _date(action["at"])} for action in actions]
+
+
+def _input_fields(run: StoredRun) -> dict[str, Any]:
+    """What a run was asked, so that it can be made again; null of one that has not begun at its beginning."""
+    fields: dict[str, Any] = {
+        "input": None,
+        "input_messages": None,
+        "input_cut": False,
+    }
+    body: JsonObject = run["request"]["body"]
+    inputs = as_object(body.get("inputs"))
+    # the context of a stopped run also has what its caller does not see
+    begins_later = body.get("start_step") or body.get("resume_path")
+    if begins_later or visible(inputs) != inputs:
+        return fields
+    room = MAX_INPUT_BYTES
+    contents = {
+        "input": body.get("input", inputs),
+        "input_messages": body.get("messages") or None,
+    }
+    for name, value in contents.items():
+        room -= len(to_json_bytes(value))
+        if room < 0:
+            fields["input_cut"] = True
+            break
+        fields[name] = value
+    return fields
 
 
 def _shown_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
