@@ -36,8 +36,8 @@ DEFAULT_CONCURRENCY = 8
 _FIXTURES = "fixtures.py"
 _AROUND = "around_run"
 """A function of that file, which returns a context manager for a run of a case."""
-_TRIES = 3
-"""How often a run is made that a provider lets fail."""
+_FURTHER_TRIES = 2
+"""How often a run is made again that a provider lets fail."""
 _SHOWN_OUTPUT = 500
 """Characters of an answer that a row has."""
 _HIDDEN_FAILURE = "A provider failed, and the component went on without it."
@@ -151,10 +151,10 @@ class Evaluation:
             # outside of the limit, which the baseline's run may wait for
             other = await self._baseline_outputs[job.place]
         async with limit:
-            for _ in range(_TRIES):
-                row, outcome = await self._make_row(job, other)
-                if row.status != "error":
-                    break
+            row, outcome = await self._make_row(job, other)
+            for _ in range(_FURTHER_TRIES):
+                if row.status == "error":
+                    row, outcome = await self._make_row(job, other)
         self._rows.add(row)
         self._offer_output(job, outcome.output if row.is_scored else None)
         add(job, row)

@@ -189,6 +189,8 @@ def load_in_folder(
     blueprint: JsonMapping,
     agents: Mapping[str, Component] | None = None,
     mcp: Mapping[str, MCPServer] | None = None,
+    *,
+    change: Callable[[Blueprint], JsonMapping] = _unchanged,
 ) -> AnyComponent:
     """Load a component of another blueprint than a folder's own, such as an earlier one, with the code of the folder.
 
@@ -197,14 +199,21 @@ def load_in_folder(
         blueprint: The blueprint.
         agents: As in `load`.
         mcp: As in `load`.
+        change: As in `load_changed`; also called with the blueprint.
 
     Raises:
         BlueprintValidationError: The blueprint is invalid, or the code does not fit it; with all problems.
         ConfigurationError: A file of the folder cannot be read or imported.
     """
-    supplied = _Supplied(agents=agent_map(agents), mcp=_mcp_source(mcp))
+    supplied = _Supplied(
+        agents=agent_map(agents), mcp=_mcp_source(mcp), change=change
+    )
     return _load_with_folder(
-        Folder(Path(folder)), blueprint, supplied, options={}, within=()
+        Folder(Path(folder)),
+        change(dict(blueprint)),
+        supplied,
+        options={},
+        within=(),
     )
 
 

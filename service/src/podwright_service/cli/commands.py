@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from podwright import __version__
+from podwright_service.cli.evaluating.commands import eval_commands
 
 Component = Annotated[
     str | None,
@@ -159,6 +160,7 @@ deploy_commands = typer.Typer(
     no_args_is_help=True, help="Create and compare values of the Helm chart."
 )
 app.add_typer(deploy_commands, name="deploy")
+app.add_typer(eval_commands, name="eval")
 
 
 def _joined(models: list[str] | None) -> str | None:

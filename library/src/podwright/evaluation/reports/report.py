@@ -14,7 +14,12 @@ from statistics import fmean
 from typing import Any, Final, Self
 
 from podwright.data.files import replace_file
-from podwright.data.json_data import JsonMapping, JsonObject, to_json_bytes
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    to_json_bytes,
+)
 from podwright.data.text import did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError
 from podwright.evaluation.reports.gates import Gate, gates_of
@@ -488,9 +493,7 @@ class Report:
             raise ConfigurationError(
                 f"Cannot read the report '{path}': {os_error_reason(error)}."
             ) from error
-        if not isinstance(data, dict):
-            raise ConfigurationError(f"'{path}' is no report.")
-        return cls.from_dict(data)
+        return cls.from_dict(as_object(data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report; an earlier file is replaced as a whole.

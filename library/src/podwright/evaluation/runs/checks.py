@@ -11,10 +11,10 @@ from typing import Any
 from podwright.conditions import Conditions, holds
 from podwright.data.json_data import (
     JsonMapping,
-    JsonObject,
     as_array,
     as_object,
     to_text,
+    values_in,
 )
 from podwright.errors import ConditionError, PodwrightError
 from podwright.evaluation.checks_form import label_of
@@ -182,21 +182,8 @@ def _listed(calls: Sequence[_Call]) -> str:
 
 def wants_end(check: JsonMapping) -> bool:
     """Whether a check is about how the run ends, so that a failure is not wrong by itself."""
-    texts: list[str] = []
-    _collect(check, texts)
+    texts = [value for value in values_in(check) if isinstance(value, str)]
     return any("{status" in text or "{error" in text for text in texts)
-
-
-def _collect(value: Any, texts: list[str]) -> None:
-    if isinstance(value, str):
-        texts.append(value)
-    elif isinstance(value, Mapping):
-        members: JsonObject = dict(value)
-        for each in members.values():
-            _collect(each, texts)
-    elif isinstance(value, list):
-        for each in as_array(value):
-            _collect(each, texts)
 
 
 def end_verdict(

@@ -21,6 +21,7 @@ from podwright.evaluation.runs.variants import (
     code_digest,
     configuration_of,
     digest_of,
+    load_judge,
     load_variant,
 )
 from podwright.evaluation.suite import Case, Suite, Variant
@@ -129,8 +130,7 @@ def make_plan(
     for name in targets.keys() - built.keys():
         built[name] = ServiceTarget(targets[name])
     judges = {
-        name: load_variant(suite, Variant(name, blueprint=path), wrap)
-        for name, path in suite.judges.items()
+        name: load_judge(path, wrap) for name, path in suite.judges.items()
     }
     common = _common_of(suite, judges)
     jobs = [

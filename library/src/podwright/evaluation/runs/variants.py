@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from podwright.blueprints import digest
+from podwright.blueprints import digest, read_file
 from podwright.client import AsyncClient
 from podwright.components import Component
 from podwright.data.json_data import JsonMapping, JsonObject, to_json_bytes
 from podwright.errors import ConfigurationError
 from podwright.evaluation.overrides import changed_blueprint
 from podwright.evaluation.suite import Suite, Variant
-from podwright.folders.loader import load_changed
+from podwright.folders.loader import load, load_changed, load_in_folder
 from podwright.folders.walks import component_digest, tools_of, walk
 from podwright.models import Model
 from podwright.run.component import ModelComponent
 from podwright.tools.fake import FakeTool
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
 
 _LEFT_OUT = {"evals", "tests", "__pycache__", ".podwright", ".git"}
 """Folders of a component that do not decide what it answers."""
@@ -27,16 +30,19 @@ _LEFT_OUT = {"evals", "tests", "__pycache__", ".podwright", ".git"}
 def load_variant(
     suite: Suite,
     variant: Variant,
-    wrap: Callable[[Model], Model] | None = None,
-    **options: Any,
+    wrap: Callable[[Model], Model],
+    *,
+    agents: Mapping[str, Component] | None = None,
+    mcp: Mapping[str, MCPServer] | None = None,
 ) -> Component:
-    """Return the component of a variant.
+    """Return the component of a variant, with recorded answers and the suite's fakes.
 
     Args:
-        suite: The suite, whose fakes it gets.
+        suite: The suite.
         variant: The variant, of blueprints.
         wrap: What its models are wrapped in.
-        **options: As in `podwright.load`.
+        agents: As in `podwright.load`.
+        mcp: As in `podwright.load`.
 
     Raises:
         ConfigurationError: It cannot be loaded.
@@ -46,20 +52,52 @@ def load_variant(
     def change(blueprint: JsonMapping) -> JsonObject:
         return changed_blueprint(blueprint, variant.changes)
 
-    component = load_changed(source, change, folder=suite.component, **options)
-    for part in walk(component):
-        for name in suite.fakes.keys() & part.own_tools().keys():
-            fake = FakeTool(part.own_tools()[name], suite.fakes[name])
-            part.replace_tool(name, fake)
-        if wrap is not None and isinstance(part, ModelComponent):
-            part.wrap_models(wrap)
+    if source.is_dir():
+        component = load_changed(source, change, agents=agents, mcp=mcp)
+    else:
+        # a blueprint by itself is one for the suite's folder
+        component = load_in_folder(
+            suite.component, read_file(source), agents, mcp, change=change
+        )
+    _prepare(component, suite, wrap)
     return component
+
+
+def load_judge(path: Path, wrap: Callable[[Model], Model]) -> Component:
+    """Return a judge, with recorded answers.
+
+    Args:
+        path: Its blueprint file.
+        wrap: What its model is wrapped in.
+
+    Raises:
+        ConfigurationError: It cannot be loaded.
+    """
+    judge = load(path)
+    _wrap_models(judge, wrap)
+    return judge
+
+
+def _prepare(
+    component: Component, suite: Suite, wrap: Callable[[Model], Model]
+) -> None:
+    for part in walk(component):
+        own = part.own_tools()
+        for name in suite.fakes.keys() & own.keys():
+            part.replace_tool(name, FakeTool(own[name], suite.fakes[name]))
+    _wrap_models(component, wrap)
+
+
+def _wrap_models(component: Component, wrap: Callable[[Model], Model]) -> None:
+    for part in walk(component):
+        if isinstance(part, ModelComponent):
+            part.wrap_models(wrap)
 
 
 def effects_of(component: Component, suite: Suite) -> dict[str, bool]:
     """Return the tools and functions that an evaluation really calls, by name, and whether they may be repeated."""
     return {
-        name: tool.is_idempotent
+        name: tool.idempotent
         for name, tool in tools_of(component).items()
         if name not in suite.fakes
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,7 +13,7 @@ _RUN = "run"
 class _EvalGroup(TyperGroup):
     """`podwright eval PATH` is `podwright eval run PATH`."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0] not in {*self.commands, "--help"}:
             args = [_RUN, *args]
         return super().parse_args(ctx, args)

@@ -321,11 +321,15 @@ async def _run_until_signal(
         return None
 
 
+def _ignore(_row: Row) -> None:
+    """Show nothing."""
+
+
 @contextlib.contextmanager
 def _progress(total: int) -> Generator[Any]:
     """Show on a terminal how far the evaluation is."""
     if not sys.stderr.isatty():
-        yield lambda row: None
+        yield _ignore
         return
     from rich.console import Console
     from rich.progress import (
