@@ -77,7 +77,7 @@ class FakeModel(Model):
         if isinstance(answer, ToolCall):
             calls, text = (answer,), ""
         output = estimate_tokens(text) + 8 * len(calls) + 1
-        usage = Usage(estimate_input(request), output)
+        usage = Usage(estimate_input(request), output, cost=None)
         usage = self.with_cost(usage)
         provider.paid += usage.known_cost
         reason = "tool_calls" if calls else "stop"
