@@ -33,6 +33,7 @@ from podwright.models import ReplayModel as ReplayModel
 from podwright.models import ScriptedModel as ScriptedModel
 from podwright.models import use_model as use_model
 from podwright.run.result import ExecutionResult
+from podwright.tools.fake import FakeTool as FakeTool
 
 
 def events_of(
