@@ -357,7 +357,7 @@ def test_links_are_errors(tmp_path: Path, name: str) -> None:
 
 
 def test_files_of_a_component(tmp_path: Path) -> None:
-    """Hidden files, virtual environments, byte code and tests are left out; all others are readable for everyone."""
+    """Hidden files, environments, byte code, tests and evaluations are left out; everyone may read all others."""
     folder = agent(tmp_path / "packed")
     context = tmp_path / "context"
     context.mkdir()
@@ -368,10 +368,13 @@ def test_files_of_a_component(tmp_path: Path) -> None:
         "venv/lib/x.py",
         "__pycache__/tools.pyc",
         "test_it.py",
+        "evals/evals.yaml",
+        "evals/.recorded/answers/1.json",
+        "evals/prompts/short.md",
     ]
-    included = ["data/table.csv", "more/__init__.py"]
+    included = ["data/evals/words.csv", "data/table.csv", "more/__init__.py"]
     for name in [*excluded, *included]:
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     (folder / "data" / "table.csv").chmod(0o600)
     files = stage(Folder(folder), context, ())

@@ -9,6 +9,7 @@ import pytest
 from tests.service.support import AGENT, Shell
 
 import podwright
+from podwright.evaluation.suite_schema import suite_schema
 from podwright_service.variables import LIBRARY
 
 TOOL = {
@@ -423,7 +424,7 @@ def test_differences(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_schemas(shell: Shell) -> None:
-    """`schema` prints the JSON Schema of one kind, or of all; a misspelt kind has a suggestion."""
+    """`schema` prints the JSON Schema of one kind, of all, or of suites; a misspelt kind has a suggestion."""
     assert (
         json.loads(shell("schema", "Agent").stdout)
         == podwright.blueprints.file_schema()["agent"]
@@ -431,8 +432,42 @@ def test_schemas(shell: Shell) -> None:
     assert (
         json.loads(shell("schema").stdout) == podwright.blueprints.file_schema()
     )
+    assert json.loads(shell("schema", "evals").stdout) == suite_schema()
     done = shell("schema", "agnet")
     assert (done.returncode, "'agent'" in done.stderr) == (1, True)
+
+
+def test_a_suite_is_validated(shell: Shell, tmp_path: Path) -> None:
+    """A folder's suite is checked after its blueprint, and its problems name the suite's file."""
+    folder = tmp_path / "writer"
+    write(folder / "blueprint.json", AGENT)
+    suite = {"cases": [{"name": "moon", "inputs": "the moon"}]}
+    file = folder / "evals" / "evals.json"
+    write(file, suite)
+    model = {"PODWRIGHT_MODEL": "offline/echo"}
+    done = shell("validate", str(folder), **model)
+    assert (done.returncode, done.stderr) == (0, "")
+    write(file, {**suite, "repeet": 3})
+    done = shell("validate", str(folder), **model)
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"{file}:/repeet: ")
+    (report,) = json.loads(
+        shell("validate", "--json", str(folder), **model).stdout
+    )
+    assert not report["valid"]
+    (problem,) = report["problems"]
+    assert problem["file"] == "evals/evals.json"
+    assert problem["pointer"] == "/repeet"
+    write(folder / "blueprint.json", {**AGENT, "confg": {}})
+    done = shell("validate", str(folder), **model)
+    assert "/confg" in done.stdout
+    assert "/repeet" not in done.stdout
+    write(folder / "blueprint.json", AGENT)
+    write(file.with_suffix(".yaml"), "cases: []")
+    done = shell("validate", str(folder), **model)
+    assert done.returncode == 1
+    assert f"{folder / 'evals'}:/: " in done.stdout
 
 
 def test_the_settings(shell: Shell, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.helpers import DESK, environment
 from tests.service.support import Shell
 
 from podwright import blueprints
+from podwright.evaluation.suite_schema import suite_schema
 from podwright.folders.folder import Folder
 from podwright_service.cli.developing.new import create_component
 from podwright_service.fleet import chart_values
@@ -117,7 +118,7 @@ def test_what_is_built_and_deployed(tmp_path: Path, kind: str) -> None:
 def test_editors_find_the_schema(
     tmp_path: Path, kind: str, file_format: str
 ) -> None:
-    """Each blueprint names the schema of its kind by a path relative to itself, and fits it."""
+    """Each blueprint names the schema of its kind by a path relative to itself, and fits it; suites have one, too."""
     folder = tmp_path / "sums"
     create_component(str(folder), kind=kind, file_format=file_format)
     files = [Folder(folder).blueprint_file(), *Folder(folder).agent_files()]
@@ -130,6 +131,8 @@ def test_editors_find_the_schema(
         source = blueprints.read_source(file)
         assert schema == blueprints.file_schema()[blueprints.kind_of(source)]
         jsonschema.validate(source, schema)
+    suites = folder / ".podwright" / "evals.schema.json"
+    assert json.loads(suites.read_text()) == suite_schema()
 
 
 def _schema_of(file: Path) -> str:

@@ -83,7 +83,7 @@ def test_agents_inside_and_outside_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_files_that_are_left_out(tmp_path: Path) -> None:
-    """Tests, virtual environments and a lock without dependencies are not files of a component."""
+    """Tests, evaluations, virtual environments and a lock without dependencies are not files of a component."""
     path = folder(
         tmp_path / "writer",
         tools_py="",
@@ -91,8 +91,14 @@ def test_files_that_are_left_out(tmp_path: Path) -> None:
         conftest_py="",
         blueprint_py="",
     )
-    (path / "env").mkdir()
-    for name in ("env/pyvenv.cfg", "env/notes.txt", "requirements.lock"):
+    for inside in ("env", "evals"):
+        (path / inside).mkdir()
+    for name in (
+        "env/pyvenv.cfg",
+        "env/notes.txt",
+        "evals/checks.py",
+        "requirements.lock",
+    ):
         (path / name).write_text("")
     assert list(
         chart_values.render([path])["components"]["writer"]["files"]
