@@ -842,10 +842,24 @@ def render_values(
             help="Keep the blueprints in --onto for runs that wait: the last N of each changed component.",
         ),
     ] = None,
+    require_evaluation: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A report of `podwright eval --json`, or a folder of them: a component whose digest no report lets "
+            "pass is refused. May be repeated.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Refuse undecided gates of reports, too."
+        ),
+    ] = False,
 ) -> None:
     """Write the values for a fleet of component folders.
 
-    Exit codes: 0 success, 1 the chart cannot deploy a folder.
+    Exit codes: 0 success, 1 the chart cannot deploy a folder, or it has no evaluation that --require-evaluation takes.
     """
     from podwright_service.cli.shipping import deploy
 
@@ -856,6 +870,8 @@ def render_values(
         size=split,
         images=image or [],
         keep=keep,
+        reports=require_evaluation or [],
+        strict=strict,
     )
 
 

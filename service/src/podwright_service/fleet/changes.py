@@ -130,6 +130,25 @@ def diff(
     return [change for change in changes if not _is_empty(change)]
 
 
+def digest_of(
+    values: Mapping[str, Any], name: str, digest_in_image: BlueprintDigest
+) -> str | None:
+    """Return the digest of a component in the values of a release; None if it is not known.
+
+    Args:
+        values: The values.
+        name: The component.
+        digest_in_image: Looks at the image that has the component's folder, if one has.
+
+    Raises:
+        ConfigurationError: The blueprint or the lock in the values is invalid.
+    """
+    component = components_of(values)[name]
+    defaults = as_object(values.get("defaults"))
+    known = _in_values(name, component, defaults)
+    return _blueprint(known, component, defaults, digest_in_image).digest
+
+
 def _is_empty(change: ComponentChange) -> bool:
     if change.what != "changed":
         return False

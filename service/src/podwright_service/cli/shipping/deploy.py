@@ -27,6 +27,10 @@ from podwright_service.fleet.changes import (
     LockedBlueprint,
     diff,
 )
+from podwright_service.fleet.evaluations import (
+    RequiredEvaluations,
+    read_reports,
+)
 from podwright_service.fleet.files import FilesError
 from podwright_service.fleet.releases import (
     MAX_RELEASE_BYTES,
@@ -55,6 +59,8 @@ def render_values(
     size: int | None = None,
     images: Sequence[str] = (),
     keep: int | None = None,
+    reports: Sequence[str] = (),
+    strict: bool = False,
 ) -> None:
     """Write the chart values of components.
 
@@ -68,9 +74,13 @@ def render_values(
             with a number.
         images: Components in images of their own, as `NAME=REFERENCE`.
         keep: How many earlier blueprints each component has at most.
+        reports: Reports of evaluations, or folders with them, one of which must let each component pass; if there are
+            none, components need no evaluation.
+        strict: Whether a gate of them that is undecided counts as one that fails.
 
     Raises:
-        PodwrightError: A folder cannot be deployed by the chart, or a file cannot be read or written.
+        PodwrightError: A folder cannot be deployed by the chart, a component has no evaluation that lets it pass, or a
+            file cannot be read or written.
     """
     if size and output is None:
         raise ConfigurationError(
@@ -82,10 +92,18 @@ def render_values(
             "There are no earlier blueprints without the values of the release.",
             suggestion="Name them with --onto.",
         )
+    if strict and not reports:
+        raise ConfigurationError(
+            "There are no gates without a report of an evaluation.",
+            suggestion="Name it with --require-evaluation.",
+        )
+    required = None
+    if reports:
+        required = RequiredEvaluations(read_reports(reports), strict)
     running: dict[str, Any] = {}
     if onto:
         running = _read_values(onto)
-    values = _updated(running, sources, _parse_images(images), keep)
+    values = _updated(running, sources, _parse_images(images), keep, required)
     if output is None:
         _warn_of_size("the release", values)
         print_text(blueprints.to_yaml(values).rstrip("\n"))
@@ -154,10 +172,23 @@ def _updated(
     sources: list[str],
     images: Mapping[str, ImageReference] | None = None,
     keep: int | None = None,
+    required: RequiredEvaluations | None = None,
 ) -> dict[str, Any]:
     with _folders_of(sources) as folders:
         try:
             values = chart_values.update(running, folders, images, keep=keep)
+            if required:
+                new = {name: name for name in images or ()}
+                for folder, source in folders.items():
+                    new[folder.resolve().name] = source
+                required.check(
+                    values,
+                    {
+                        chart_values.component_name(name): new[name]
+                        for name in new
+                    },
+                    _digest_in_image,
+                )
             left_out = chart_values.left_out_credentials(values, folders)
             if left_out:
                 print_progress(note_on_credentials(left_out))

@@ -1,0 +1,208 @@
+"""`podwright deploy render --require-evaluation`: a component is deployed as it was evaluated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.service.support import AGENT, Shell
+
+from podwright import load
+from podwright.errors import ConfigurationError
+from podwright.folders.walks import component_digest
+from podwright_service.fleet.evaluations import (
+    RequiredEvaluations,
+    read_reports,
+)
+
+NAMES = ("researcher", "reviewer", "writer", "newsroom")
+
+
+def report(
+    *gates: tuple[str, str], incomplete: bool = False, **digests: str
+) -> dict[str, Any]:
+    """A report with the digests of variants, and the variants and verdicts of gates."""
+    return {
+        "format": "podwright.evaluation/1",
+        "component": "any",
+        "variants": {name: {"digest": digests[name]} for name in digests},
+        "gates": [
+            {
+                "name": "pass_rate",
+                "variant": variant,
+                "verdict": verdict,
+                "sentence": f"{variant} {verdict}",
+            }
+            for variant, verdict in gates
+        ],
+        "incomplete": incomplete,
+        "baseline": "",
+        "made_at": "2026-11-29T12:00:00Z",
+    }
+
+
+@pytest.fixture
+def writer(newsroom: Path) -> Path:
+    """A component without parts."""
+    return newsroom / "writer"
+
+
+@pytest.fixture
+def current(writer: Path) -> str:
+    """The digest of the component as it is."""
+    return component_digest(load(writer))
+
+
+OTHER = f"sha256:{'0' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("gates", "incomplete", "strict", "passes"),
+    [
+        ([("now", "holds")], False, False, True),
+        ([], False, True, True),
+        ([("now", "undecided")], False, False, True),
+        ([("now", "undecided")], False, True, False),
+        ([("now", "fails")], False, False, False),
+        ([("now", "holds"), ("now", "fails")], False, False, False),
+        ([("later", "fails")], False, True, True),
+        ([("", "fails")], False, False, False),
+        ([("now", "holds")], True, False, False),
+        ([("now", "a new verdict")], False, False, False),
+    ],
+)
+def test_what_a_report_lets_pass(
+    shell: Shell,
+    writer: Path,
+    current: str,
+    tmp_path: Path,
+    *,
+    gates: list[tuple[str, str]],
+    incomplete: bool,
+    strict: bool,
+    passes: bool,
+) -> None:
+    """The gates of the variant that is deployed decide, and those of the whole evaluation."""
+    data = report(*gates, incomplete=incomplete, now=current, later=OTHER)
+    (tmp_path / "report.json").write_text(json.dumps(data))
+    options = ["--require-evaluation", "report.json"]
+    if strict:
+        options.append("--strict")
+    done = shell("deploy", "render", str(writer), *options)
+    assert (done.returncode == 0) == passes, done.stderr
+    if passes:
+        assert "writer" in yaml.safe_load(done.stdout)["components"]
+    else:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "report.json" in done.stderr
+        assert f"podwright eval {writer}" in done.stderr
+
+
+def test_each_component_needs_one(
+    shell: Shell, newsroom: Path, tmp_path: Path
+) -> None:
+    """All components without a report are named at once, with the digests that were wanted and found."""
+    folders = {name: str(newsroom / name) for name in NAMES}
+    agents = {name: load(newsroom / name) for name in NAMES[:3]}
+    digests = {
+        name: component_digest(component) for name, component in agents.items()
+    }
+    flow = component_digest(load(newsroom / "newsroom", agents=agents))
+    (tmp_path / "reports").mkdir()
+    for name in ("researcher", "writer"):
+        file = tmp_path / "reports" / f"{name}.json"
+        file.write_text(json.dumps(report(now=digests[name])))
+    (tmp_path / "reports" / "prices.json").write_text("{}")
+    options = ["--output", "fleet.yaml", "--require-evaluation", "reports"]
+    done = shell("deploy", "render", *folders.values(), *options)
+    assert done.returncode == 1
+    assert not (tmp_path / "fleet.yaml").exists()
+    for name in ("reviewer", "newsroom"):
+        assert f"'{name}'" in done.stderr
+        assert f"podwright eval {folders[name]} --json" in done.stderr
+    assert flow in done.stderr
+    assert all(digest in done.stderr for digest in digests.values())
+    assert "'writer':" not in done.stderr
+    (tmp_path / "more.json").write_text(
+        json.dumps(report(first=digests["reviewer"], second=flow))
+    )
+    options += ["--require-evaluation", "more.json"]
+    done = shell("deploy", "render", *folders.values(), *options)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "fleet.yaml").exists()
+
+
+def test_a_changed_prompt_needs_a_new_one(shell: Shell, tmp_path: Path) -> None:
+    """A report is about what was evaluated, and not about what its folder has become."""
+    folder = tmp_path / "adder"
+    folder.mkdir()
+    file = folder / "blueprint.json"
+    file.write_text(json.dumps({**AGENT, "name": "adder"}))
+    evaluated = component_digest(load(folder))
+    (tmp_path / "report.json").write_text(json.dumps(report(now=evaluated)))
+    options = ["--require-evaluation", "report.json"]
+    assert shell("deploy", "render", "adder", *options).returncode == 0
+    changed = {**AGENT, "name": "adder", "instructions": "Subtract."}
+    file.write_text(json.dumps(changed))
+    done = shell("deploy", "render", "adder", *options)
+    assert done.returncode == 1
+    assert evaluated in done.stderr
+    assert component_digest(load(folder)) in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("in_image", "passes"), [("now", True), (OTHER, False), (None, False)]
+)
+def test_a_component_in_an_image(
+    current: str, tmp_path: Path, *, in_image: str | None, passes: bool
+) -> None:
+    """What counts is the digest in the image; one that cannot be read is not taken for the right one."""
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report(now=current)))
+    required = RequiredEvaluations(read_reports([str(file)]), strict=False)
+    image = {"repository": "registry.example/writer", "tag": "1"}
+    values = {"components": {"writer": {"image": image}}}
+    looked_at: list[str] = []
+
+    def look(reference: str) -> str | None:
+        looked_at.append(reference)
+        return current if in_image == "now" else in_image
+
+    if passes:
+        required.check(values, {"writer": "writer"}, look)
+    else:
+        with pytest.raises(ConfigurationError):
+            required.check(values, {"writer": "writer"}, look)
+    assert looked_at == ["registry.example/writer:1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "[]", "{}", '{"format": "podwright.evaluation/2"}', "\xff"],
+)
+def test_what_is_no_report(
+    shell: Shell, writer: Path, tmp_path: Path, text: str | None
+) -> None:
+    """A missing file, and one that is no report, are errors that name it."""
+    if text is not None:
+        (tmp_path / "report.json").write_bytes(text.encode("latin-1"))
+    done = shell(
+        "deploy", "render", str(writer), "--require-evaluation", "report.json"
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'report.json'" in done.stderr
+    assert "Suggestion: " in done.stderr
+
+
+def test_options_without_reports(
+    shell: Shell, writer: Path, tmp_path: Path
+) -> None:
+    """A folder without reports lets nothing pass, and `--strict` is about reports."""
+    (tmp_path / "reports").mkdir()
+    for options in (["--require-evaluation", "reports"], ["--strict"]):
+        done = shell("deploy", "render", str(writer), *options)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "--require-evaluation" in done.stderr or "--json" in done.stderr
