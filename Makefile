@@ -155,6 +155,8 @@ check-code: install
 
 check-workflows:
 	@if actionlint=$$(deploy/tools.sh path actionlint); then "$$actionlint" -shellcheck= -pyflakes=; \
+		sed -e '/^```yaml$$/,/^```$$/!d' -e '/^```/d' -e 's|OWNER/podwright@REF|./|' docs/github-action.md \
+		>.tools/of-the-docs.yml; "$$actionlint" -shellcheck= -pyflakes= .tools/of-the-docs.yml; \
 		else echo 'check-workflows: skipped' >&2; test -z "$${CI-}"; fi
 
 docs: install  ## build the documentation site in site/; a broken link, reference or docstring is an error
