@@ -12,7 +12,10 @@ import yaml
 from tests import image_support
 from tests.helpers import ROOT
 
-WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.y*ml"))
+WORKFLOWS = [
+    *sorted(ROOT.glob(".github/workflows/*.y*ml")),
+    ROOT / "action.yml",
+]
 USES = re.compile(r"^\s*(?:-\s+)?uses:\s*(.*)$", re.MULTILINE)
 PINNED_ACTION = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 PINNED_IMAGE = re.compile(r"([a-z/]+:[\w.-]+)@sha256:[0-9a-f]{64}")
