@@ -197,9 +197,12 @@ class Evaluation:
                 try:
                     verdicts = await self._verdicts(job, outcome, other)
                 except JudgeError as failure:
-                    status, error = "error", (failure.code, str(failure))
+                    status = "error"
+                    error = (failure.code, str(failure))
         if sample.refused or judged.refused:
-            status, error, verdicts = "budget", ("", _NOTHING_LEFT), []
+            status = "budget"
+            error = ("", _NOTHING_LEFT)
+            verdicts = []
         row = self._row(
             job,
             outcome,

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +168,51 @@ class Docker:
                 suggestion=_hint(reason),
             )
 
+    def start(
+        self, name: str, variables: Mapping[str, str], *options: str
+    ) -> str:
+        """Start a container in the background, and return its id.
+
+        Args:
+            name: The tag of its image, which is pulled if the engine does not have it.
+            variables: Its environment variables; they are not in the arguments, which others can read.
+            *options: Further options of `docker run`.
+
+        Raises:
+            ConfigurationError: It cannot be started.
+        """
+        named = [f"--env={variable}" for variable in variables]
+        done = _complete(
+            self.program,
+            "run",
+            "--detach",
+            *options,
+            *named,
+            name,
+            variables=variables,
+        )
+        if done.returncode:
+            reason = " ".join(done.stderr.split())
+            raise ConfigurationError(
+                f"Cannot run the image '{truncate(name, 200)}': {truncate(reason, 300)}",
+                suggestion=_INSTALL,
+            )
+        return done.stdout.strip()
+
+    def address(self, container: str, port: int) -> str:
+        """Return where a port of a container is published, as `HOST:PORT`."""
+        done = self._run("port", container, f"{port}/tcp")
+        return done.stdout.split("\n")[0].strip()
+
+    def logs(self, container: str) -> str:
+        """Return the output of a container so far."""
+        done = self._run("logs", container)
+        return done.stdout + done.stderr
+
+    def remove(self, container: str) -> None:
+        """Stop a container, and remove it with its volumes."""
+        self._run("rm", "--force", "--volumes", container)
+
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return _complete(self.program, *arguments)
 
@@ -198,13 +243,16 @@ def _failed_step(output: Sequence[str]) -> list[str]:
     return step or errors[-1:] or list(output[-3:])
 
 
-def _complete(*command: str) -> subprocess.CompletedProcess[str]:
+def _complete(
+    *command: str, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - a list of arguments, without a shell
         command,
         check=False,
         capture_output=True,
         text=True,
         errors="replace",
+        env={**os.environ, **(variables or {})},
     )
 
 

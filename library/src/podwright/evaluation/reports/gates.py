@@ -125,9 +125,11 @@ def _gate(
     shown: str,
 ) -> Gate:
     """Compare an interval with a threshold: a gate is decided if the whole interval is on one side of it."""
-    good, bad = found.low >= threshold, found.high < threshold
+    good = found.low >= threshold
+    bad = found.high < threshold
     if not wants_more:
-        good, bad = found.high <= threshold, found.low > threshold
+        good = found.high <= threshold
+        bad = found.low > threshold
     if good or bad:
         verdict: GateVerdict = "holds" if good else "fails"
         return Gate(gate, variant, verdict, f"{title}: {verdict}, {shown}")

@@ -79,8 +79,10 @@ def difference_text(comparison: Comparison | None) -> str:
     found = comparison.passed
     if found is None:
         return "no common cases"
-    low, high = 100 * found.low, 100 * found.high
-    return f"{100 * found.value:+.0f} [{low:+.0f}, {high:+.0f}] {found.verdict}"
+    points = [
+        f"{100 * each:+.0f}" for each in (found.value, found.low, found.high)
+    ]
+    return f"{points[0]} [{points[1]}, {points[2]}] {found.verdict}"
 
 
 def ratio_text(comparison: Comparison | None) -> str:

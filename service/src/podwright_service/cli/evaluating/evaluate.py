@@ -27,6 +27,8 @@ from podwright.evaluation.suite import Suite, Variant
 from podwright.models.providers import ENDPOINTS
 from podwright_service.cli.console import print_error, print_text, write_text
 from podwright_service.cli.evaluating.tables import print_report
+from podwright_service.images.docker import Docker
+from podwright_service.images.running import running_image
 from podwright_service.mcp_servers import servers_of_options
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import adopt_secrets, read_settings
@@ -179,11 +181,11 @@ def _services(suite: Suite) -> Generator[Mapping[str, Service]]:
     }
     with contextlib.ExitStack() as stack:
         services: dict[str, Service] = {}
+        if images:
+            docker = Docker()
         for name, image in images.items():
-            from podwright_service.testing import ComponentContainer
-
             print_text(f"starting {image}", sys.stderr)
-            container = ComponentContainer(image, env=_model_variables())
+            container = running_image(docker, image, _model_variables())
             services[name] = stack.enter_context(container)
         yield services
 
