@@ -57,6 +57,7 @@ def test_a_run_is_made_again(
         plain = served.get(url).json()
         assert not [name for name in plain if name.startswith("input")]
         run = runs.get(plain["id"], inputs=True)
+        assert run.input is not None
         assert run.input == body.get("input", body.get("inputs"))
         assert run.input_messages == body.get("messages")
         assert not run.input_cut

@@ -168,7 +168,7 @@ class BackgroundRun(RunFacts):
     decisions: list[Decision]
     actions: list[RunAction] = []
     """Who cancelled, resumed or moved it, and when."""
-    input: JsonValue = None
+    input: str | list[Object] | Object | None = None
     """With `?inputs=true`: what it was asked. A text, or a list of texts, images, files and audio, was the `input` of
     its request, an object its `inputs`. Null of a run that goes on from a stopped one, or began at a later step."""
     input_messages: list[Object] | None = None
