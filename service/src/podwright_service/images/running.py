@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from podwright.client import Client
-from podwright.models.retries import Retries
 from podwright.data.text import truncate
 from podwright.errors import ConfigurationError, RemoteError
+from podwright.models.retries import Retries
 from podwright_service.images.docker import Docker
 
 _PORT = 8000

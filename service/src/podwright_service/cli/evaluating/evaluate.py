@@ -77,7 +77,7 @@ def run_suite(path: str, options: Options) -> int:
         max_age = _seconds(options.max_age)
         settings = read_settings()
         adopt_secrets()
-        with _services(suite) as services:
+        with _services(suite, options.variants) as services:
             evaluation = Evaluation(
                 suite,
                 targets=services,
@@ -172,17 +172,26 @@ def with_variant(suite: Suite, against: str) -> Suite:
 
 
 @contextlib.contextmanager
-def _services(suite: Suite) -> Generator[Mapping[str, Service]]:
-    """Run the containers of the variants that are images."""
+def _services(
+    suite: Suite, chosen: Collection[str]
+) -> Generator[Mapping[str, Service]]:
+    """Run the containers of the variants that are images.
+
+    Args:
+        suite: The suite.
+        chosen: The names of the variants that are run besides the baseline; all if there are none.
+    """
     images = {
         name: variant.image
         for name, variant in suite.variants.items()
-        if variant.image
+        if variant.image and (not chosen or name in (*chosen, suite.baseline))
     }
+    if not images:
+        yield {}
+        return
+    docker = Docker()
     with contextlib.ExitStack() as stack:
         services: dict[str, Service] = {}
-        if images:
-            docker = Docker()
         for name, image in images.items():
             print_text(f"starting {image}", sys.stderr)
             container = running_image(docker, image, _model_variables())
