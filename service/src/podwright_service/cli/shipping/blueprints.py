@@ -29,8 +29,6 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
-from podwright.evaluation.suite_reading.reader import read_suite, suite_file_in
-from podwright.evaluation.suite_schema import suite_schema
 from podwright.folders.error_codes import misspelt_codes
 from podwright.folders.folder import EVALUATION_FOLDER, Folder
 from podwright.folders.loader import unknown_agent_error
@@ -217,6 +215,13 @@ def _with_suite(report: dict[str, Any]) -> dict[str, Any]:
         return report
     folder = Path(path)
     place = EVALUATION_FOLDER
+    if not (folder / place).is_dir():
+        return report
+    from podwright.evaluation.suite_reading.reader import (
+        read_suite,
+        suite_file_in,
+    )
+
     try:
         file = suite_file_in(folder)
         if file is None:
@@ -331,6 +336,8 @@ def print_schema(kind: str | None) -> None:
     Raises:
         ConfigurationError: The kind is unknown.
     """
+    from podwright.evaluation.suite_schema import suite_schema
+
     schemas = blueprints.file_schema()
     if kind is None:
         print_json(schemas)
