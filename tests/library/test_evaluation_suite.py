@@ -373,6 +373,7 @@ VISIBLE: list[tuple[Json, str]] = [
     ({"gates": {"pass_rate": {"at_least": 90}}}, "/gates/pass_rate/at_least"),
     ({"gates": {"against_baseline": {"cost": 2}}}, "/gates/against_baseline/cost"),
     ({"variants": {}}, "/variants"),
+    ({"variants": {"": None}}, "/variants/"),
 ]  # fmt: skip
 """Mistakes that a JSON Schema can see, and where they are."""
 
@@ -444,6 +445,10 @@ def test_the_schema_accepts_a_suite() -> None:
         ({"fakes": {"search": {"from": "../../secret.md"}}}, ["/fakes/search/from"]),
         ({"fakes": {"send_letter": {"from": "fakes.py"}}}, ["/fakes/send_letter/from"]),
         ({"component": "../../nowhere"}, ["/component"]),
+        ({"component": "x" * 300}, ["/component"]),
+        ({"variants": {"a": {"blueprint": "x" * 300}}}, ["/variants/a/blueprint"]),
+        ({"variants": {"a": {"url": "http://a", "api_key_file": "x" * 300}}}, ["/variants/a/api_key_file"]),
+        ({"cases": [{"file": "\0"}]}, ["/cases/0/file"]),
         ({"cases": [{"name": "a", "inputs": {"input": "", "customer": 3}}]}, ["/cases/0/inputs/customer"]),
         ({"cases": [{"name": "a", "inputs": "text"}]}, ["/cases/0/inputs/customer"]),
         ({"cases": [{**CASES[0], "messages": [{"role": "usr", "content": ""}]}]}, ["/cases/0/messages/0/role"]),

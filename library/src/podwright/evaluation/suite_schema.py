@@ -39,7 +39,7 @@ _Label = Annotated[
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Times = Annotated[float, Field(gt=0)]
 _Text = Annotated[str, Field(min_length=1)]
-_CaseName = Annotated[str, Field(min_length=1, max_length=200)]
+_UniqueName = Annotated[str, Field(min_length=1, max_length=200)]
 _CLOSED = CLOSED | ConfigDict(use_attribute_docstrings=True)
 
 
@@ -147,7 +147,7 @@ class DecisionShape(TypedDict, total=False):
 class CaseShape(TypedDict, total=False):
     """A case: an input, and what must be true of its runs."""
 
-    name: Required[_CaseName]
+    name: Required[_UniqueName]
     """Unique in the suite."""
     inputs: Required[str | JsonObject]
     """A text, or named inputs."""
@@ -269,7 +269,8 @@ class SuiteShape(TypedDict, total=False):
     """Values by place; the variants are all combinations."""
     variants: Annotated[
         dict[
-            str, Annotated[JsonObject | None, WithJsonSchema(_VARIANT_SCHEMA)]
+            _UniqueName,
+            Annotated[JsonObject | None, WithJsonSchema(_VARIANT_SCHEMA)],
         ],
         Field(min_length=1, max_length=MAX_VARIANTS),
     ]

@@ -110,7 +110,7 @@ def read_suite(path: Path) -> ReadSuite:
     if isinstance(data.get("component"), str):
         component = file.parent / data["component"]
         at = "/component"
-    if not Folder(component).has_blueprint():
+    if not _is_component(component):
         name = truncate(str(component), 200)
         detail = f"'{name}' is no component folder."
         hint = "Let 'component' be the path of one from the suite's file."
@@ -123,6 +123,14 @@ def read_suite(path: Path) -> ReadSuite:
     if source.problems:
         raise _suite_error(file, source.problems)
     return suite
+
+
+def _is_component(path: Path) -> bool:
+    try:
+        return Folder(path).has_blueprint()
+    # Python 3.11 raises RuntimeError for a link to itself
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _read(data: JsonObject, source: SuiteSource) -> ReadSuite:

@@ -185,7 +185,7 @@ class VariantReader:
             self._check_blueprint(variant.blueprint, value, at)
         elif key == "api_key_file":
             variant.api_key_file = self._source.folder / value
-            if not variant.api_key_file.is_file():
+            if not _exists(variant.api_key_file):
                 detail = f"There is no file {short_repr(value)}."
                 self._source.add(at, detail)
         elif key == "image":
@@ -199,7 +199,7 @@ class VariantReader:
         """Add the problems of the blueprint that a variant names."""
         try:
             file = path
-            if path.is_dir():
+            if _exists(path) and path.is_dir():
                 file = Folder(path).blueprint_file()
             found = blueprints.problems(blueprints.read_file(file))
         except BlueprintValidationError as error:
@@ -305,6 +305,14 @@ class VariantReader:
                 )
             chosen[place] = name
         return chosen
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        # the name is too long, or the folder may not be read
+        return False
 
 
 def _names_of_choice(choice: Any, values: Mapping[str, Any]) -> Iterator[str]:
