@@ -101,6 +101,59 @@ def test_what_a_report_lets_pass(
         assert f"podwright eval {writer}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("must", "status", "passed", "passes"),
+    [
+        ("hard", "ok", False, False),
+        ("hard", "failed", False, False),
+        ("hard", "ok", True, True),
+        ("easy", "ok", False, True),
+    ],
+)
+def test_a_case_that_must_pass(
+    shell: Shell,
+    writer: Path,
+    current: str,
+    tmp_path: Path,
+    *,
+    must: str,
+    status: str,
+    passed: bool,
+    passes: bool,
+) -> None:
+    """One failed run of it is enough, whatever the gates say."""
+    row = {
+        "variant": "now",
+        "case": "hard",
+        "status": status,
+        "checks": [{"label": "kind", "passed": passed}],
+    }
+    data = {
+        **report(("now", "holds"), now=current),
+        "must": [must],
+        "rows": [{**row, "checks": []}, row],
+    }
+    (tmp_path / "report.json").write_text(json.dumps(data))
+    done = shell(
+        "deploy", "render", str(writer), "--require-evaluation", "report.json"
+    )
+    assert (done.returncode == 0) == passes, done.stderr
+    assert ("'hard' must pass" in done.stderr) == (not passes)
+
+
+def test_a_baseline_of_another_report(
+    shell: Shell, writer: Path, current: str, tmp_path: Path
+) -> None:
+    """A report lets nothing pass that it only compares with, because it has no gates for it."""
+    data = {**report(then=current, now=OTHER), "from_elsewhere": ["then"]}
+    (tmp_path / "report.json").write_text(json.dumps(data))
+    done = shell(
+        "deploy", "render", str(writer), "--require-evaluation", "report.json"
+    )
+    assert done.returncode == 1
+    assert current in done.stderr
+
+
 def test_each_component_needs_one(
     shell: Shell, newsroom: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from podwright_service.fleet.changes import BlueprintDigest, digest_of
 
 FORMAT = "podwright.evaluation/1"
 """The value of `format` in a report."""
+_SCORED = ("ok", "paused", "failed")
+"""The status of rows that say something about the component."""
 _ADVICE = "Give a file that `podwright eval PATH --json FILE` has written."
 
 
@@ -185,7 +187,10 @@ def _report(file: str, data: Any) -> EvaluationReport:
             f"The file '{file}' is not an evaluation report: its `format` is not '{FORMAT}'.",
             suggestion=_ADVICE,
         )
-    variants = as_object(report.get("variants"))
+    variants = dict(as_object(report.get("variants")))
+    # a baseline that was evaluated in another report, whose gates are there
+    for name in as_array(report.get("from_elsewhere")):
+        variants.pop(name, None)
     return EvaluationReport(
         file=file,
         digests={
@@ -193,7 +198,8 @@ def _report(file: str, data: Any) -> EvaluationReport:
             for name, variant in variants.items()
         },
         gates=[
-            _gate(as_object(gate)) for gate in as_array(report.get("gates"))
+            *(_gate(as_object(gate)) for gate in as_array(report.get("gates"))),
+            *_failed_cases(report),
         ],
         is_complete=not report.get("incomplete"),
     )
@@ -206,5 +212,23 @@ def _gate(data: Mapping[str, Any]) -> Gate:
         str(data.get("variant") or ""),
         # a verdict of a later version is not taken for one that holds
         verdict if verdict in ("holds", "undecided") else "fails",
-        f"{data.get('name')} {verdict}: {sentence}",
+        sentence or f"{data.get('name')}: {verdict}",
     )
+
+
+def _failed_cases(report: Mapping[str, Any]) -> list[Gate]:
+    """Return a gate that fails for each variant and case that must pass, and has a failed run."""
+    must = as_array(report.get("must"))
+    failed: dict[tuple[str, str], None] = {}
+    for each in as_array(report.get("rows")):
+        row = as_object(each)
+        case = str(row.get("case"))
+        if case not in must or row.get("status") not in _SCORED:
+            continue
+        checks = as_array(row.get("checks"))
+        if not all(as_object(check).get("passed") for check in checks):
+            failed[str(row.get("variant")), case] = None
+    return [
+        Gate(variant, "fails", f"the case '{case}' must pass, and has failed")
+        for variant, case in failed
+    ]
