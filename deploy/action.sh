@@ -69,7 +69,8 @@ install() {
     mkdir -p "$RUNNER_TEMP/podwright/bin"
     ln -sf ../venv/bin/podwright "$RUNNER_TEMP/podwright/bin/podwright"
     echo "$RUNNER_TEMP/podwright/bin" >>"$GITHUB_PATH"
-    reports=$(mktemp -d "$RUNNER_TEMP/podwright/reports.XXXXXX")
+    reports=$(mktemp -d "$RUNNER_TEMP/podwright/run.XXXXXX")/reports
+    mkdir "$reports"
     touch "$reports/report.md"
     echo "reports=$reports" >>"$GITHUB_OUTPUT"
 }
@@ -84,14 +85,14 @@ validate() {
     return "$failed"
 }
 
-# Puts the files of the base into $REPORTS/base, whatever depth the checkout has.
+# Puts the files of the base beside the reports, whatever depth the checkout has.
 extract_base() {
     git fetch --quiet --no-tags --depth=1 -- origin "$BASE" || {
         report_error "cannot fetch the base '$BASE'"
         return 1
     }
-    mkdir "$REPORTS/base"
-    git archive FETCH_HEAD | tar -x -C "$REPORTS/base"
+    mkdir "$REPORTS/../base"
+    git archive FETCH_HEAD | tar -x -C "$REPORTS/../base"
 }
 
 diff_with_base() {
@@ -103,12 +104,12 @@ diff_with_base() {
     extract_base
     if [ "$FAIL_ON_BREAKING" = true ]; then options=(--exit-code); fi
     while read -r path; do
-        if [ ! -e "$REPORTS/base/$path" ]; then
+        if [ ! -e "$REPORTS/../base/$path" ]; then
             note "\`$path\` is new."
             continue
         fi
         # without the option, a blueprint of the base that cannot be read is no reason to fail
-        record "diff \`$path\`" podwright diff "$REPORTS/base/$path" "$path" "${options[@]}" || failed=${#options[@]}
+        record "diff \`$path\`" podwright diff "$REPORTS/../base/$path" "$path" "${options[@]}" || failed=${#options[@]}
     done < <(components)
     return "$failed"
 }
@@ -130,8 +131,8 @@ evaluate_component() { # FOLDER
     files=$(mktemp -d "$REPORTS/$(basename -- "$(realpath -- "$path")").XXXXXX")
     if [ "$AGAINST" != base ]; then
         if [ -n "$AGAINST" ]; then options+=(--against "$AGAINST"); fi
-    elif [ -e "$REPORTS/base/$path" ]; then
-        options+=(--against "$REPORTS/base/$path")
+    elif [ -e "$REPORTS/../base/$path" ]; then
+        options+=(--against "$REPORTS/../base/$path")
     fi
     if [ "$STRICT" = true ]; then options+=(--strict); fi
     # nobody is there to be asked

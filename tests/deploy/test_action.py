@@ -255,7 +255,7 @@ def runner(tmp_path: Path) -> Runner:
 
 def reports_of(run: Run) -> Path:
     """The folder of reports of a run."""
-    [folder] = (run.runner / "temp" / "podwright").glob("reports.*")
+    [folder] = (run.runner / "temp" / "podwright").glob("run.*/reports")
     return folder
 
 
@@ -283,7 +283,7 @@ def test_a_pull_request(runner: Runner) -> None:
     [evaluation] = folder.glob("writer.*")
     assert run.logged("eval") == [
         "eval", "writer", "--budget", "2", "--yes",
-        "--against", str(folder / "base" / "writer"),
+        "--against", f"{folder}/../base/writer",
         "--json", str(evaluation / "report.json"),
         "--junit", str(evaluation / "junit.xml"),
         "--markdown", str(evaluation / "report.md"),
