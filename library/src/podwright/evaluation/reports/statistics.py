@@ -14,7 +14,11 @@ from typing import Literal
 Verdict = Literal["better", "worse", "undecided"]
 
 _Z = NormalDist().inv_cdf(0.975)
-_LEAST_CASES = 2
+_POWER = NormalDist().inv_cdf(0.8)
+_LEAST_EFFECTIVE = 1.01
+"""As many equally dear cases as costs must come from; one case alone says nothing of others."""
+_MAX_EXPONENT = 50.0
+"""An interval that is this wide says nothing, and its ends are still numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +124,49 @@ def difference_of(
 def ratio_of(before: Sequence[float], after: Sequence[float]) -> Ratio | None:
     """Return how many times the mean before a mean is, with an interval from the spread of the cases around the ratio.
 
+    Costs differ much between cases, and few dear ones decide the ratio. So the error of a case is that of the ratio
+    without it (HC3), and the cases count as many as equally dear ones would. In simulations a bootstrap's interval held
+    the ratio in 82 to 94 % of evaluations with 12 cases.
+
     Args:
         before: The mean of each case with the baseline.
         after: The same for the same cases with the variant.
 
     Returns:
-        The ratio; None if one mean is 0, or if there is one case alone, which says nothing of others.
+        The ratio; None if nothing can be said, since all cases before cost nothing, or one case costs all.
     """
-    count = len(before)
-    if count < _LEAST_CASES or sum(before) <= 0 or sum(after) <= 0:
+    total, total_after = sum(before), sum(after)
+    if total <= 0:
         return None
-    ratio = sum(after) / sum(before)
-    # the error of each case, as a share of the mean after
+    if total_after <= 0:
+        return Ratio(0.0, 0.0, 0.0, cases=len(before))
+    effective = total * total / sum(cost * cost for cost in before)
+    if effective <= _LEAST_EFFECTIVE:
+        return None
+    ratio = total_after / total
+    # as shares of the total after
     errors = [
-        (new - ratio * old) / fmean(after)
+        (new - ratio * old) / (1 - old / total) / total_after
         for old, new in zip(before, after, strict=True)
     ]
-    spread = sum(error * error for error in errors) / (count - 1) / count
-    factor = math.exp(_student(count - 1) * math.sqrt(spread))
-    return Ratio(ratio, ratio / factor, ratio * factor, cases=count)
+    spread = math.sqrt(sum(error * error for error in errors))
+    exponent = min(_MAX_EXPONENT, _student(max(1.0, effective - 1)) * spread)
+    factor = math.exp(exponent)
+    return Ratio(ratio, ratio / factor, ratio * factor, cases=len(before))
 
 
-def _student(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's distribution, by the expansion of Cornish and Fisher."""
+def _student(degrees: float) -> float:
+    """Return the 97.5 % quantile of Student's distribution, by the expansion of Cornish and Fisher.
+
+    Abramowitz and Stegun, 26.7.5: 11 % too low for one degree of freedom, within 1 % from two on.
+    """
     first = (_Z**3 + _Z) / (4 * degrees)
     second = (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * degrees**2)
     third = (3 * _Z**7 + 19 * _Z**5 + 17 * _Z**3 - 15 * _Z) / (384 * degrees**3)
-    return _Z + first + second + third
+    fourth = (
+        79 * _Z**9 + 776 * _Z**7 + 1482 * _Z**5 - 1920 * _Z**3 - 945 * _Z
+    ) / (92160 * degrees**4)
+    return _Z + first + second + third + fourth
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -182,16 +202,37 @@ def cases_to_decide(
 
 
 def detectable_loss(cases: int, repeat: int, rate: float) -> float:
-    """Return which loss of a rate an evaluation of this size finds in four of five tries: 0 to 1.
+    """Return which loss of a rate an evaluation of this size finds in about four of five tries: 0 to 1.
+
+    It is the least loss, in whole points, at which the interval of `difference_of` is expected below 0. Half of the
+    spread over cases is that of the cases themselves, which repetitions do not make smaller.
 
     Args:
         cases: How many cases there are.
         repeat: How often each is run.
         rate: The rate of the baseline.
+
+    Returns:
+        The loss; 1 if not even a loss of all is found.
     """
-    power = _Z + NormalDist().inv_cdf(0.8)
-    # the worst spread of a difference of two rates near this one; cases are as unequal as 0.5 of it
-    likely = min(0.95, max(0.5, rate))
-    of_runs = 2 * likely * (1 - likely)
-    spread = math.sqrt(of_runs * (0.5 + 0.5 / repeat) / cases)
-    return min(1.0, power * spread)
+    # a rate of 1 is not known to be one
+    likely = min(0.95, rate)
+    points = range(1, math.floor(100 * likely) + 1)
+    losses = (point / 100 for point in points)
+    return next(
+        (loss for loss in losses if _is_found(loss, cases, repeat, likely)),
+        1.0,
+    )
+
+
+def _is_found(loss: float, cases: int, repeat: int, rate: float) -> bool:
+    after = rate - loss
+    spread = rate * (1 - rate) + after * (1 - after)
+    spread *= 0.5 + 0.5 / repeat
+    # with the two cases that `difference_of` adds
+    count = cases + 2
+    mean = loss * cases / count
+    padded = (cases * (spread + loss * loss) + 2 / repeat) / count - mean**2
+    half = _Z * math.sqrt(padded / count)
+    chance = _POWER * math.sqrt(spread * cases) / count
+    return mean - half >= chance
