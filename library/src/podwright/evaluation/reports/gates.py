@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from podwright.evaluation.reports.statistics import Interval, cases_to_decide
 
 if TYPE_CHECKING:
-    from podwright.evaluation.reports.report import Report
+    from podwright.evaluation.reports.report import Comparison, Report
 
 GateVerdict = Literal["holds", "fails", "undecided"]
+
+_LEAST_TIMED_RUNS = 20
+"""Of fewer runs, the 95th percentile is the slowest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +103,24 @@ def _comparing_gates(report: Report, name: str) -> Iterator[Gate]:
                 shown=f"[{ratio.low:.2f}, {ratio.high:.2f}]",
             )
     if values.p95_ratio is not None:
-        yield _time_gate(values.p95_ratio, found.p95, name)
+        yield _time_gate(values.p95_ratio, found, name)
 
 
-def _time_gate(most: float, found: float | None, name: str) -> Gate:
+def _time_gate(most: float, comparison: Comparison, name: str) -> Gate:
     """The gate of times, of which no interval is known: those of a machine vary with what else it does."""
     title = f"p95_ratio <= {most:g} of {name}"
-    if found is None:
+    ratio, runs = comparison.p95, comparison.timed_runs
+    if ratio is None:
         sentence = f"{title}: undecided, no live runs of both"
         return Gate("p95_ratio", name, "undecided", sentence)
-    verdict: GateVerdict = "holds" if found <= most else "fails"
-    return Gate("p95_ratio", name, verdict, f"{title}: {verdict}, {found:.2f}")
+    if runs < _LEAST_TIMED_RUNS:
+        sentence = (
+            f"{title}: undecided, {ratio:.2f} of {runs} live runs: "
+            f"it takes {_LEAST_TIMED_RUNS} of both"
+        )
+        return Gate("p95_ratio", name, "undecided", sentence)
+    verdict: GateVerdict = "holds" if ratio <= most else "fails"
+    return Gate("p95_ratio", name, verdict, f"{title}: {verdict}, {ratio:.2f}")
 
 
 def _gate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from podwright.data.files import replace_file
 from podwright.data.json_data import (
@@ -42,6 +43,8 @@ FAILED: Final = 1
 """The exit code if a gate fails."""
 INCOMPLETE: Final = 4
 """The exit code if runs are missing."""
+_PICO: Final = 12
+"""Digits of amounts in USD, as in `Usage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class Comparison:
     """How many times as much a run costs; None if a price is unknown."""
     p95: float | None
     """How many times as long the slowest runs take; None without live runs of both."""
+    timed_runs: int
+    """The live runs of the one of the two that has fewer."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Report:
 
         Args:
             suite: The suite.
-            rows: Its rows, one for each variant, case and repetition.
+            rows: Its rows, one for each variant, case and repetition, in any order.
             digests: The digests of the variants, in their order.
             baseline: The variant with which the others are compared.
             repeat: How often each case was run.
@@ -126,6 +131,13 @@ class Report:
         """
         chosen = {row.case for row in rows}
         cases = [case for case in suite.cases if case.name in chosen]
+        places = {case.name: place for place, case in enumerate(cases)}
+        variants = {name: place for place, name in enumerate(digests)}
+
+        def place_of(row: Row) -> tuple[int, int, int]:
+            case = places.get(row.case, len(places))
+            return case, variants.get(row.variant, len(variants)), row.repeat
+
         return cls(
             suite.name,
             repeat,
@@ -134,7 +146,7 @@ class Report:
             baseline,
             dict(digests),
             suite.gates,
-            list(rows),
+            sorted(rows, key=place_of),
             made_at.isoformat(timespec="seconds"),
         )
 
@@ -206,14 +218,19 @@ class Report:
             case for case in self.cases if case in before and case in after
         ]
         if not common:
-            return Comparison(None, None, None)
+            return Comparison(None, None, None, 0)
+        old_seconds = _seconds([row for case in common for row in before[case]])
+        new_seconds = _seconds([row for case in common for row in after[case]])
+        old_p95 = percentile(old_seconds, 0.95)
+        new_p95 = percentile(new_seconds, 0.95)
         ratio: float | None = None
-        if old.p95 and new.p95 is not None:
-            ratio = new.p95 / old.p95
+        if old_p95 and new_p95 is not None:
+            ratio = new_p95 / old_p95
         return Comparison(
             difference_of(_passed(before, common), _passed(after, common)),
             _cost_ratio(before, after, common),
             ratio,
+            min(len(old_seconds), len(new_seconds)),
         )
 
     # --- What a person should look at
@@ -246,7 +263,7 @@ class Report:
     def incomplete(self) -> list[str]:
         """What is missing: runs that providers or the budget have kept from being made, by their reasons."""
         counts: defaultdict[str, int] = defaultdict(int)
-        for row in self.rows:
+        for row in self._own_rows:
             if not row.is_scored:
                 counts[row.error or row.error_code or row.status] += 1
         expected = (
@@ -254,9 +271,9 @@ class Report:
             * self.repeat
             * (len(self.digests) - len(self.from_elsewhere))
         )
-        own = sum(row.variant not in self.from_elsewhere for row in self.rows)
-        if own < expected:
-            counts["Not begun."] += expected - own
+        missing = expected - len(self._own_rows)
+        if missing > 0:
+            counts["Not begun."] += missing
         return [f"{count} runs: {reason}" for reason, count in counts.items()]
 
     def failed_must(self) -> list[str]:
@@ -264,12 +281,8 @@ class Report:
         must = {*self.must}
         failed = {
             (row.case, row.variant): row.reasons()[0]
-            for row in self.rows
-            if row.case in must
-            and row.is_scored
-            and not row.passed
-            and row.variant not in self.from_elsewhere
-            and (row.variant != self.baseline or len(self.digests) == 1)
+            for row in self._own_rows
+            if row.case in must and row.is_scored and not row.passed
         }
         return [
             f"{case} must pass, and fails with {variant}: {why}"
@@ -332,14 +345,14 @@ class Report:
     @cached_property
     def paid(self) -> float:
         """USD that the runs have cost, judges included, without answers that others have paid for."""
-        return sum(row.paid for row in self._own_rows)
+        return _sum([row.paid for row in self._own_rows])
 
     @cached_property
     def paid_judges(self) -> float:
         """The part of `paid` that judges have cost."""
-        return sum(row.paid_judges for row in self._own_rows)
+        return _sum([row.paid_judges for row in self._own_rows])
 
-    @property
+    @cached_property
     def _own_rows(self) -> list[Row]:
         return [
             row for row in self.rows if row.variant not in self.from_elsewhere
@@ -360,7 +373,7 @@ class Report:
         """When the oldest replayed answer was given, in seconds since 1970; None if none was replayed."""
         times = [
             row.oldest_answer
-            for row in self.rows
+            for row in self._own_rows
             if row.oldest_answer is not None
         ]
         return min(times, default=None)
@@ -370,21 +383,29 @@ class Report:
     def with_baseline(self, other: Report) -> Report:
         """Return this report with the baseline of another one as its own.
 
+        The variant is named after the baseline and the day of the other report. Cases are paired by their names; those
+        that one of the two lacks are left out of comparisons.
+
         Args:
             other: The other report.
         """
-        name = f"{other.baseline} ({other.made_at[:10]})"
+        name = title = f"{other.baseline} ({other.made_at[:10]})"
+        number = 2
+        while name in self.digests:
+            name = f"{title} {number}"
+            number += 1
+        cases = {*self.cases}
         rows = [
             replace(row, variant=name)
             for row in other.rows
-            if row.variant == other.baseline and row.case in {*self.cases}
+            if row.variant == other.baseline and row.case in cases
         ]
         return replace(
             self,
             baseline=name,
             digests={name: other[other.baseline].digest, **self.digests},
             rows=[*rows, *self.rows],
-            from_elsewhere=[name],
+            from_elsewhere=[name, *self.from_elsewhere],
         )
 
     def blessed(self, variant: str | None = None) -> Report:
@@ -460,7 +481,7 @@ class Report:
                 suggestion="Name a file that `podwright eval --json FILE` wrote.",
             )
         try:
-            return cls(
+            report = cls(
                 data["suite"],
                 data["repeat"],
                 data["cases"],
@@ -479,6 +500,11 @@ class Report:
             raise ConfigurationError(
                 f"The report is damaged: {type(error).__name__} {error}."
             ) from error
+        if report.baseline not in report.digests:
+            raise ConfigurationError(
+                f"The report is damaged: it lacks its baseline '{report.baseline}'."
+            )
+        return report
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -513,6 +539,11 @@ def _passed(
     by_case: Mapping[str, Sequence[Row]], cases: Sequence[str]
 ) -> list[list[bool]]:
     return [[row.passed for row in by_case[case]] for case in cases]
+
+
+def _sum(amounts: Sequence[float]) -> float:
+    """Return a sum in USD that does not depend on the order."""
+    return round(math.fsum(amounts), _PICO)
 
 
 def _mean_cost(rows: Sequence[Row]) -> float | None:

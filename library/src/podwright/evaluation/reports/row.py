@@ -97,7 +97,13 @@ class Row:
     @classmethod
     def from_dict(cls, data: JsonMapping) -> Self:
         """Read what `to_dict` wrote; keys of later versions are left out."""
-        known = {field.name for field in fields(cls)}
-        values = {key: value for key, value in data.items() if key in known}
-        values["checks"] = [Verdict(**check) for check in data["checks"]]
+        values = _known(cls, data)
+        values["checks"] = [
+            Verdict(**_known(Verdict, check)) for check in data["checks"]
+        ]
         return cls(**values)
+
+
+def _known(shape: type[Row | Verdict], data: JsonMapping) -> JsonObject:
+    names = {field.name for field in fields(shape)}
+    return {key: value for key, value in data.items() if key in names}
