@@ -13,9 +13,15 @@ _MAX_LINES = 20
 """Lines of a list that are shown."""
 _MAX_TEXT = 200
 """Characters of a name or a reason that are shown."""
-_UNSAFE = re.compile(r"([\\`*_{}\[\]()#+!|<>~@&-])")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_SIGNS = {"holds": "✅", "fails": "❌", "undecided": "❔"}
+_UNSAFE = re.compile(r"([\\`*_{}\[\]()#+!|<>~&$-])")
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]+"
+)
+"""Characters that break a line, turn its direction, or are none."""
+_REFERENCES = re.compile(r"@|#|www(?=\.)|:(?=//)", re.IGNORECASE)
+"""What GitHub makes a mention or a link of; it does so with escaped characters, too."""
+_SIGNS = {"fails": "❌", "undecided": "❔", "holds": "✅"}
+"""By verdict, the most urgent one first."""
 
 
 def to_markdown(report: Report) -> str:
@@ -40,10 +46,11 @@ def to_markdown(report: Report) -> str:
 
 def escaped(text: str) -> str:
     """Return a text that Markdown shows as it is, in one line."""
-    line = _CONTROL.sub(" ", text)
+    line = _HIDDEN.sub(" ", text)
     if len(line) > _MAX_TEXT:
         line = line[: _MAX_TEXT - 1] + "…"
-    return _UNSAFE.sub(r"\\\1", line)
+    # a space of no width stands after what would else refer to something
+    return _UNSAFE.sub(r"\\\1", _REFERENCES.sub("\\g<0>\u200b", line))
 
 
 def _table(report: Report) -> Iterator[str]:
@@ -100,7 +107,11 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _gates(report: Report) -> Iterator[str]:
-    for gate in report.gates:
+    # a list that is cut keeps those that matter
+    order = [*_SIGNS]
+    for gate in sorted(
+        report.gates, key=lambda gate: order.index(gate.verdict)
+    ):
         yield f"{_SIGNS[gate.verdict]} {escaped(gate.sentence)}"
 
 
