@@ -109,7 +109,8 @@ def _comparing_gates(report: Report, name: str) -> Iterator[Gate]:
 def _time_gate(most: float, comparison: Comparison, name: str) -> Gate:
     """The gate of times, of which no interval is known: those of a machine vary with what else it does."""
     title = f"p95_ratio <= {most:g} of {name}"
-    ratio, runs = comparison.p95, comparison.timed_runs
+    ratio = comparison.p95
+    runs = comparison.timed_runs
     if ratio is None:
         sentence = f"{title}: undecided, no live runs of both"
         return Gate("p95_ratio", name, "undecided", sentence)

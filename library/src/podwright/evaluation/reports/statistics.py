@@ -135,7 +135,8 @@ def ratio_of(before: Sequence[float], after: Sequence[float]) -> Ratio | None:
     Returns:
         The ratio; None if nothing can be said, since all cases before cost nothing, or one case costs all.
     """
-    total, total_after = sum(before), sum(after)
+    total = sum(before)
+    total_after = sum(after)
     if total <= 0:
         return None
     if total_after <= 0:
