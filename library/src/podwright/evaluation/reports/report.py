@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 from podwright.data.files import replace_file
 from podwright.data.json_data import (
