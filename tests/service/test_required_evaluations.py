@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 import yaml
+from tests.helpers import ROOT
 from tests.service.support import AGENT, Shell
 
 from podwright import load
 from podwright.errors import ConfigurationError
+from podwright.evaluation.runs.variants import code_digest
 from podwright.folders.walks import component_digest
 from podwright_service.fleet.evaluations import (
     RequiredEvaluations,
@@ -22,13 +26,23 @@ NAMES = ("researcher", "reviewer", "writer", "newsroom")
 
 
 def report(
-    *gates: tuple[str, str], incomplete: bool = False, **digests: str
+    *gates: tuple[str, str],
+    incomplete: bool = False,
+    folders: Sequence[Path] = (),
+    **digests: str,
 ) -> dict[str, Any]:
-    """A report with the digests of variants, and the variants and verdicts of gates."""
+    """A report with the digests of variants, and the variants and verdicts of gates.
+
+    The variants are what folders have, in their order, as far as there are folders.
+    """
+    sources = dict(zip(digests, map(code_digest, folders), strict=False))
     return {
         "format": "podwright.evaluation/1",
         "component": "any",
-        "variants": {name: {"digest": digests[name]} for name in digests},
+        "variants": {
+            name: {"digest": digests[name], "source": sources.get(name, "")}
+            for name in digests
+        },
         "gates": [
             {
                 "name": "pass_rate",
@@ -56,6 +70,13 @@ def current(writer: Path) -> str:
     return component_digest(load(writer))
 
 
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A workflow with members and code."""
+    return Path(copytree(DESK, tmp_path / "desk"))
+
+
+DESK = ROOT / "service/src/podwright_service/scaffold/examples/desk"
 OTHER = f"sha256:{'0' * 64}"
 
 
@@ -86,7 +107,13 @@ def test_what_a_report_lets_pass(
     passes: bool,
 ) -> None:
     """The gates of the variant that is deployed decide, and those of the whole evaluation."""
-    data = report(*gates, incomplete=incomplete, now=current, later=OTHER)
+    data = report(
+        *gates,
+        incomplete=incomplete,
+        folders=[writer],
+        now=current,
+        later=OTHER,
+    )
     (tmp_path / "report.json").write_text(json.dumps(data))
     options = ["--require-evaluation", "report.json"]
     if strict:
@@ -129,7 +156,7 @@ def test_a_case_that_must_pass(
         "checks": [{"label": "kind", "passed": passed}],
     }
     data = {
-        **report(("now", "holds"), now=current),
+        **report(("now", "holds"), folders=[writer], now=current),
         "must": [must],
         "rows": [{**row, "checks": []}, row],
     }
@@ -167,7 +194,8 @@ def test_each_component_needs_one(
     (tmp_path / "reports").mkdir()
     for name in ("researcher", "writer"):
         file = tmp_path / "reports" / f"{name}.json"
-        file.write_text(json.dumps(report(now=digests[name])))
+        data = report(folders=[newsroom / name], now=digests[name])
+        file.write_text(json.dumps(data))
     (tmp_path / "reports" / "prices.json").write_text("{}")
     options = ["--output", "fleet.yaml", "--require-evaluation", "reports"]
     done = shell("deploy", "render", *folders.values(), *options)
@@ -180,7 +208,13 @@ def test_each_component_needs_one(
     assert all(digest in done.stderr for digest in digests.values())
     assert "'writer':" not in done.stderr
     (tmp_path / "more.json").write_text(
-        json.dumps(report(first=digests["reviewer"], second=flow))
+        json.dumps(
+            report(
+                folders=[newsroom / "reviewer", newsroom / "newsroom"],
+                first=digests["reviewer"],
+                second=flow,
+            )
+        )
     )
     options += ["--require-evaluation", "more.json"]
     done = shell("deploy", "render", *folders.values(), *options)
@@ -195,7 +229,8 @@ def test_a_changed_prompt_needs_a_new_one(shell: Shell, tmp_path: Path) -> None:
     file = folder / "blueprint.json"
     file.write_text(json.dumps({**AGENT, "name": "adder"}))
     evaluated = component_digest(load(folder))
-    (tmp_path / "report.json").write_text(json.dumps(report(now=evaluated)))
+    data = report(folders=[folder], now=evaluated)
+    (tmp_path / "report.json").write_text(json.dumps(data))
     options = ["--require-evaluation", "report.json"]
     assert shell("deploy", "render", "adder", *options).returncode == 0
     changed = {**AGENT, "name": "adder", "instructions": "Subtract."}
@@ -204,6 +239,32 @@ def test_a_changed_prompt_needs_a_new_one(shell: Shell, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert evaluated in done.stderr
     assert component_digest(load(folder)) in done.stderr
+
+
+def test_a_changed_member_needs_a_new_one(
+    shell: Shell, desk: Path, tmp_path: Path
+) -> None:
+    """The digest of a workflow does not have its members' prompts, nor its code: the files of its folder count too."""
+    data = report(folders=[desk], now=component_digest(load(desk)))
+    (tmp_path / "report.json").write_text(json.dumps(data))
+    options = ["--require-evaluation", "report.json"]
+    rendered = shell("deploy", "render", str(desk), *options)
+    assert rendered.returncode == 0, rendered.stderr
+    critic = desk / "agents" / "critic.json"
+    text = critic.read_text()
+    critic.write_text(text.replace("You judge", "Judge", 1))
+    done = shell("deploy", "render", str(desk), *options)
+    assert done.returncode == 1
+    assert "other files" in done.stderr
+    critic.write_text(text)
+    (desk / "evals").mkdir()
+    (desk / "evals" / "evals.yaml").write_text("cases: []")
+    assert shell("deploy", "render", str(desk), *options).returncode == 0
+    data = report(now=component_digest(load(desk)))
+    (tmp_path / "report.json").write_text(json.dumps(data))
+    done = shell("deploy", "render", str(desk), *options)
+    assert done.returncode == 1
+    assert "other members" in done.stderr
 
 
 @pytest.mark.parametrize(

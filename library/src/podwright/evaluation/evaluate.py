@@ -135,6 +135,7 @@ class Evaluation:
             self.plan.suite,
             [rows[job] for job in self.plan.jobs],
             digests=self.plan.digests,
+            sources=self.plan.sources,
             baseline=self.plan.baseline,
             repeat=self.repeat,
             made_at=datetime.now(UTC),

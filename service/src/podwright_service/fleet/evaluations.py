@@ -11,6 +11,7 @@ from podwright.blueprints.files import from_json
 from podwright.data.json_data import as_array, as_object
 from podwright.data.text import os_error_reason
 from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.evaluation.runs.variants import code_digest
 from podwright_service.fleet.changes import BlueprintDigest, digest_of
 
 FORMAT = "podwright.evaluation/1"
@@ -38,6 +39,8 @@ class EvaluationReport:
     file: str
     digests: Mapping[str, str]
     """The digests of the components that were tried, by the names of the variants."""
+    sources: Mapping[str, str]
+    """The digests of the files of their folders, of those that were tried as their folder has them."""
     gates: Sequence[Gate]
     is_complete: bool
 
@@ -89,7 +92,10 @@ class RequiredEvaluations:
         unevaluated: list[str] = []
         for name, source in sources.items():
             digest = digest_of(values, name, digest_in_image)
-            reasons = self._objections(digest)
+            files: str | None = None
+            if Path(source).is_dir():
+                files = code_digest(Path(source))
+            reasons = self._objections(digest, files)
             if reasons:
                 problems.append(
                     f"The component '{name}': {'; '.join(reasons)}."
@@ -105,8 +111,13 @@ class RequiredEvaluations:
                 suggestion=f"Evaluate as it is now: {commands}, and give the report with --require-evaluation.",
             )
 
-    def _objections(self, digest: str | None) -> list[str]:
-        """Return why no report lets a digest pass; empty if one does."""
+    def _objections(self, digest: str | None, files: str | None) -> list[str]:
+        """Return why no report lets a component pass; empty if one does.
+
+        Args:
+            digest: Its digest; None if that is not known.
+            files: The digest of the files of its folder; None if it has none.
+        """
         if digest is None:
             return [
                 "its digest is not known, because its image, or the lock in it, cannot be read"
@@ -115,6 +126,11 @@ class RequiredEvaluations:
         for report in self.reports:
             for variant, evaluated in report.digests.items():
                 if evaluated != digest:
+                    continue
+                if files is not None and report.sources[variant] != files:
+                    reasons.append(
+                        f"{report.file}, '{variant}': tried with other files of the folder, or with other members"
+                    )
                     continue
                 objections = report.objections(variant, strict=self.strict)
                 if not objections:
@@ -195,6 +211,10 @@ def _report(file: str, data: Any) -> EvaluationReport:
         file=file,
         digests={
             name: str(as_object(variant).get("digest") or "")
+            for name, variant in variants.items()
+        },
+        sources={
+            name: str(as_object(variant).get("source") or "")
             for name, variant in variants.items()
         },
         gates=[

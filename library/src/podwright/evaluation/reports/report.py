@@ -54,6 +54,8 @@ class VariantReport:
     name: str
     digest: str
     """The digest of its blueprint; empty if it is not known."""
+    source: str
+    """The digest of the files of its folder, if it is the component as that has it; else empty."""
     passed: Rate | None
     """The share of its runs that pass; None if none is scored."""
     cost: float | None
@@ -107,6 +109,8 @@ class Report:
     """When it was made: ISO 8601, in UTC."""
     from_elsewhere: Sequence[str] = field(default=())
     """The variants that another report has."""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The digests of folders' files; see `VariantReport.source`."""
 
     @classmethod
     def of(
@@ -118,6 +122,7 @@ class Report:
         baseline: str,
         repeat: int,
         made_at: datetime,
+        sources: Mapping[str, str] | None = None,
     ) -> Self:
         """Return the report on the rows of a suite.
 
@@ -128,6 +133,7 @@ class Report:
             baseline: The variant with which the others are compared.
             repeat: How often each case was run.
             made_at: When.
+            sources: The digests of folders' files, by the names of the variants; see `VariantReport.source`.
         """
         chosen = {row.case for row in rows}
         cases = [case for case in suite.cases if case.name in chosen]
@@ -148,6 +154,7 @@ class Report:
             suite.gates,
             sorted(rows, key=place_of),
             made_at.isoformat(timespec="seconds"),
+            sources=dict(sources or {}),
         )
 
     # --- Variants
@@ -196,6 +203,7 @@ class Report:
         return VariantReport(
             name,
             self.digests[name],
+            self.sources.get(name, ""),
             rate_of(_passed(by_case, [*by_case])) if rows else None,
             _mean_cost(rows),
             percentile(seconds, 0.5),
@@ -404,6 +412,7 @@ class Report:
             self,
             baseline=name,
             digests={name: other[other.baseline].digest, **self.digests},
+            sources={name: other[other.baseline].source, **self.sources},
             rows=[*rows, *self.rows],
             from_elsewhere=[name, *self.from_elsewhere],
         )
@@ -432,6 +441,7 @@ class Report:
             self,
             baseline=name,
             digests={name: self.digests[name]},
+            sources={name: self[name].source},
             rows=rows,
             from_elsewhere=(),
         )
@@ -495,6 +505,10 @@ class Report:
                 [Row.from_dict(row) for row in data["rows"]],
                 data["made_at"],
                 data["from_elsewhere"],
+                {
+                    name: each["source"]
+                    for name, each in data["variants"].items()
+                },
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(

@@ -76,6 +76,11 @@ class Plan:
         """The digests of the variants, by name."""
         return {name: target.digest for name, target in self.targets.items()}
 
+    @property
+    def sources(self) -> dict[str, str]:
+        """The digests of the folders' files, of variants that are what a folder has, by name."""
+        return {name: target.source for name, target in self.targets.items()}
+
     def components(self) -> Iterator[Component]:
         """Yield the components that run in this process, judges last."""
         for target in self.targets.values():
@@ -189,7 +194,30 @@ def _target_of(
             suggestion="Use `podwright eval`, or give a ComponentContainer in `targets`.",
         )
     component = load_variant(suite, variant, wrap, **options)
-    return LocalTarget(component, component_digest(component))
+    digest = component_digest(component)
+    source = _source_of(suite, variant, component, options)
+    return LocalTarget(component, digest, source)
+
+
+def _source_of(
+    suite: Suite,
+    variant: Variant,
+    component: Component,
+    options: Mapping[str, Any],
+) -> str:
+    """Return the digest of the files of a variant's folder, if it is the component as that has it; else empty."""
+    folder = variant.blueprint or suite.component
+    if not folder.is_dir():
+        return ""
+    if variant.changes:
+        as_it_is = load_variant(suite, Variant(""), _unchanged, **options)
+        if configuration_of(component) != configuration_of(as_it_is):
+            return ""
+    return code_digest(folder)
+
+
+def _unchanged(model: Model) -> Model:
+    return model
 
 
 def _common_of(suite: Suite, judges: Mapping[str, Component]) -> list[Any]:

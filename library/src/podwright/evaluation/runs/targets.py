@@ -27,6 +27,8 @@ class Target(ABC):
 
     digest: str = ""
     """The digest of its blueprint; empty if it is not known."""
+    source: str = ""
+    """The digest of the files of its folder, if it is the component as that has it."""
     is_local: bool = False
     """Whether it runs in this process, with recorded answers."""
 
@@ -48,10 +50,15 @@ class LocalTarget(Target):
     is_local = True
 
     def __init__(
-        self, component: Component, digest: str, limits: RunLimits | None = None
+        self,
+        component: Component,
+        digest: str,
+        source: str = "",
+        limits: RunLimits | None = None,
     ) -> None:
         self.component = component
         self.digest = digest
+        self.source = source
         self._limits = limits
 
     async def run(
