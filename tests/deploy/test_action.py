@@ -34,17 +34,20 @@ fi
 PODWRIGHT = f"""#!/bin/sh
 if [ "$1" != eval ]; then exec {COMMAND} "$@"; fi
 for each in "$@"; do echo "$each"; done >"$LOG/eval"
-while [ $# -gt 0 ]; do
-    case $1 in
-    --json) echo '{{"format": "podwright.evaluation/1"}}' >"$2" ;;
-    --junit) echo '<testsuites/>' >"$2" ;;
-    --markdown) echo '### All of it was tried' >"$2" ;;
-    esac
-    shift
-done
-exit "${{EVAL_CODE:-0}}"
+code=0
+{COMMAND} "$@" || code=$?
+exit "${{EVAL_CODE:-$code}}"
 """
-"""In place of the command, of which `eval` is not tried here."""
+"""The command, with a log of how evaluations were called; a provider that fails is only a code."""
+
+SUITE = """
+matrix: {"*.model": [offline/echo]}
+cases:
+  - name: moon
+    inputs: {input: the moon}
+    checks: [{name: contains, args: {value: "{output}", text: moon}}]
+"""
+"""A suite of the writer, which needs no provider."""
 
 GH = """#!/bin/sh
 for each in "$@"; do echo "$each"; done >>"$LOG/gh"
@@ -218,8 +221,11 @@ def runner(tmp_path: Path) -> Runner:
     upstream = tmp_path / "upstream"
     for name in ("writer", "reviewer"):
         shutil.copytree(NEWSROOM / name, upstream / name)
+        offline = upstream / name / "blueprint.json"
+        text = re.sub(r'"openai/[^"]*"', '"offline/echo"', offline.read_text())
+        offline.write_text(text)
     (upstream / "writer" / "evals").mkdir()
-    (upstream / "writer" / "evals" / "evals.yaml").write_text("cases: []\n")
+    (upstream / "writer" / "evals" / "evals.yaml").write_text(SUITE)
     git(upstream, "init", "--quiet")
     git(upstream, "add", ".")
     git(upstream, "commit", "--quiet", "--message", "Components")
@@ -275,7 +281,7 @@ def test_a_pull_request(runner: Runner) -> None:
         "### sync --check `reviewer`: passed",
         "### diff `writer`: passed",
         "    compatible: /instructions",
-        "### All of it was tried",
+        "### Evaluation of writer",
         "`reviewer` has no evals/, so it is not evaluated.",
     ):
         assert line in run.summary
@@ -350,9 +356,22 @@ def test_an_evaluation_that_fails(runner: Runner, code: str, text: str) -> None:
     assert re.search(f"::error title=podwright::.*{text}", run.printed)
     assert "--strict" in run.logged("eval")
     assert "--against" not in run.logged("eval")
-    assert "### All of it was tried" in run.summary
+    assert "### Evaluation of writer" in run.summary
     assert "There is no base to compare with." in run.summary
     assert run.outcomes["comment"] == "skipped"
+
+
+@pytest.mark.servers
+def test_a_gate_that_fails(runner: Runner) -> None:
+    """The job fails, and the comment says which case is no longer right."""
+    suite = runner.clone / "writer" / "evals" / "evals.yaml"
+    suite.write_text(
+        SUITE.replace("text: moon", "text: sun") + "    must: true\n"
+    )
+    run = runner.run({"paths": "writer"})
+    assert run.failed == ["evaluate"], run.printed
+    assert "moon must pass" in run.summary
+    assert run.outcomes["comment"] == "success"
 
 
 @pytest.mark.servers
@@ -366,7 +385,7 @@ def test_inputs_are_no_code(runner: Runner) -> None:
         "against": "$(touch hacked)",
     }
     run = runner.run(inputs)
-    assert run.failed == ["diff"], run.printed
+    assert run.failed == ["diff", "evaluate"], run.printed
     assert "$(touch hacked)" in run.logged("eval")
     assert f"validate `{name}`: passed" in run.summary
     assert not list(runner.folder.rglob("hacked"))
