@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright.data.json_data import JsonObject
+from podwright.data.names import INPUT
 from podwright.errors import (
     ModelAuthenticationError,
     ModelConnectionError,
@@ -98,7 +99,9 @@ class Outcome:
             "tokens": self.usage.total_tokens,
             "model_calls": self.usage.model_calls,
         }
+        named = {INPUT: inputs} if isinstance(inputs, str) else inputs
         return {
+            **named,
             **self.values,
             "inputs": inputs,
             "output": self.output,
