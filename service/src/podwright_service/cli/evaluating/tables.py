@@ -82,6 +82,7 @@ def _lines(report: Report) -> dict[str, list[str]]:
     return {
         "worse than before": report.worse_cases()[:_SHOWN],
         "flaky": report.flaky_cases()[:_SHOWN],
+        "must pass": report.failed_must()[:_SHOWN],
         "gates": [gate.sentence for gate in report.gates],
         "incomplete": report.incomplete[:_SHOWN],
         "paid": [_paid(report)],
