@@ -30,6 +30,8 @@ class StoredRows:
         self._oldest = 0.0 if max_age is None else time.time() - max_age
         (folder / _RUNS).mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
+        # what customers and models have said belongs in no repository
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
         self._file = folder / _FILE
         self._drop_cut_line()
 
