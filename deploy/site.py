@@ -36,6 +36,7 @@ MODULES = (
     ".client",
     ".conditions",
     ".errors",
+    ".evaluation",
     ".events",
     ".models",
     ".testing",
