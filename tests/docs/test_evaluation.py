@@ -19,7 +19,7 @@ from tests.evaluation_models import desk_answer, provider
 from tests.forked import complete
 from tests.helpers import ROOT, environment, write_files
 
-from podwright.evaluation import Suite, evaluate
+from podwright.evaluation import Report, Suite, evaluate
 from podwright.messages.messages import ModelRequest
 from podwright.testing import ToolCall
 from podwright_service.cli.developing.new import create_component
@@ -72,6 +72,24 @@ def test_a_first_evaluation(
     recorded = calculator / "calculator/evals/.recorded"
     assert stat.S_IMODE(recorded.stat().st_mode) == 0o700
     assert (recorded / ".gitignore").read_text() == "*\n"
+
+
+def test_against_a_copy(
+    calculator: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What is the same has the same results, from the first start on."""
+    streams = tmp_path_factory.mktemp("streams")
+    shutil.copytree(calculator / "calculator", calculator / "copy")
+    report = calculator / "report.json"
+    arguments = ("eval", "calculator", "--variant", "as it is")
+    arguments = (*arguments, "--against", "copy", "--json", str(report))
+    for _ in range(2):
+        complete(arguments, calculator, environment(), streams)
+        found = Report.load(report)
+        assert [each.runs for each in found.variants.values()] == [9, 9]
+        difference = found.compare("as it is").passed
+        assert difference is not None
+        assert (difference.value, found.incomplete) == (0, [])
 
 
 def test_an_evaluation_in_pytest(calculator: Path) -> None:

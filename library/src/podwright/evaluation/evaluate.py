@@ -124,8 +124,8 @@ class Evaluation:
             on_row(row)
 
         for job in self.plan.jobs:
-            if job.key in self.plan.known:
-                add(job, self.plan.known[job.key])
+            if job in self.plan.known:
+                add(job, self.plan.known[job])
                 self._offer_output(job, self._known_output(job))
         limit = asyncio.Semaphore(concurrency)
         async with asyncio.TaskGroup() as group:
@@ -174,7 +174,7 @@ class Evaluation:
         with contextlib.suppress(OSError, ValueError):
             trace = json.loads(self._rows.trace_file(job.key).read_bytes())
             return trace["value"]
-        return self.plan.known[job.key].output
+        return self.plan.known[job].output
 
     async def _make_row(self, job: Job, other: Any) -> tuple[Row, Outcome]:
         suite = self.plan.suite

@@ -58,13 +58,13 @@ class Plan:
     judges: Mapping[str, Component]
     """The agents that judge, by name."""
     jobs: Sequence[Job]
-    known: Mapping[str, Row]
-    """The rows of earlier starts that are results of these runs, by key."""
+    known: Mapping[Job, Row]
+    """The rows of earlier starts that are results of these runs."""
 
     @property
     def to_run(self) -> list[Job]:
         """The runs that have to be made."""
-        return [job for job in self.jobs if job.key not in self.known]
+        return [job for job in self.jobs if job not in self.known]
 
     @property
     def baseline(self) -> str:
@@ -145,12 +145,12 @@ def make_plan(
         for case in cases.values()
         for name, target in built.items()
     ]
-    known = read_known()
+    rows = read_known()
     known = {
-        # the variant may have had another name
-        job.key: replace(known[job.key], variant=job.variant)
+        # the variant may have had another name, and others may be the same
+        job: replace(rows[job.key], variant=job.variant)
         for job in jobs
-        if job.key in known
+        if job.key in rows
     }
     return Plan(suite, built, judges, jobs, known)
 
