@@ -76,7 +76,7 @@ class Evaluation:
         max_age: float | None = None,
         **options: Any,
     ) -> None:
-        folder = suite.folder / ".recorded"
+        folder = suite.recorded
         self.answers = PaidAnswers(
             folder / "answers", budget, fresh=fresh, max_age=max_age
         )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from podwright.data.json_data import JsonMapping, JsonObject, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    to_json_bytes,
+)
 from podwright.evaluation.suite_reading.reader import read_suite
 
 
@@ -135,6 +141,35 @@ class Suite:
         """The folder of the suite's files: `evals`."""
         return self.file.parent
 
+    @property
+    def recorded(self) -> Path:
+        """The folder of what evaluations have recorded: answers, rows, traces, and the last report."""
+        return self.folder / ".recorded"
+
     def checks_of(self, case: Case) -> list[JsonObject]:
         """The checks of a case: the suite's, then its own."""
         return [dict(check) for check in (*self.checks, *case.checks)]
+
+    def digest_of(self, case: Case) -> str:
+        """Return a digest of what a case asks and checks: results with another one cannot be compared.
+
+        Its name, whether it must pass, and the component are no part of it.
+        """
+        checks = self.checks_of(case)
+        judges = {check.get("judge", check.get("prefer")) for check in checks}
+        decisions = case.decisions
+        if decisions is None:
+            decisions = self.decisions
+        content = [
+            case.inputs,
+            case.messages,
+            checks,
+            decisions,
+            case.expect_error,
+            [
+                file.read_text(encoding="utf-8")
+                for name, file in sorted(self.judges.items())
+                if name in judges
+            ],
+        ]
+        return hashlib.sha256(to_json_bytes(content)).hexdigest()[:32]

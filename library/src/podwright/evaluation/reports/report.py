@@ -111,6 +111,8 @@ class Report:
     """The variants that another report has."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     """The digests of folders' files; see `VariantReport.source`."""
+    case_digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A digest of what each case asks and checks, by its name; empty in a report of an earlier release."""
 
     @classmethod
     def of(
@@ -155,6 +157,7 @@ class Report:
             sorted(rows, key=place_of),
             made_at.isoformat(timespec="seconds"),
             sources=dict(sources or {}),
+            case_digests={case.name: suite.digest_of(case) for case in cases},
         )
 
     # --- Variants
@@ -392,7 +395,7 @@ class Report:
         """Return this report with the baseline of another one as its own.
 
         The variant is named after the baseline and the day of the other report. Cases are paired by their names; those
-        that one of the two lacks are left out of comparisons.
+        that one of the two lacks, or that ask or check something else by now, are left out of comparisons.
 
         Args:
             other: The other report.
@@ -402,11 +405,11 @@ class Report:
         while name in self.digests:
             name = f"{title} {number}"
             number += 1
-        cases = {*self.cases}
+        comparable = {*self.cases} - {*changed_cases(other, self.case_digests)}
         rows = [
             replace(row, variant=name)
             for row in other.rows
-            if row.variant == other.baseline and row.case in cases
+            if row.variant == other.baseline and row.case in comparable
         ]
         return replace(
             self,
@@ -418,7 +421,7 @@ class Report:
         )
 
     def blessed(self, variant: str | None = None) -> Report:
-        """Return the report on one variant alone, without what its runs have answered: a baseline for later ones.
+        """Return the report on one variant alone, without what models have said: a baseline for later ones.
 
         Args:
             variant: The variant; by default the baseline.
@@ -433,7 +436,13 @@ class Report:
                 suggestion="Run `podwright eval` again.",
             )
         rows = [
-            replace(row, output="", trace="")
+            replace(
+                row,
+                output="",
+                trace="",
+                error="",
+                checks=[replace(check, reason="") for check in row.checks],
+            )
             for row in self.rows
             if row.variant == name
         ]
@@ -456,6 +465,7 @@ class Report:
             "made_at": self.made_at,
             "repeat": self.repeat,
             "cases": list(self.cases),
+            "case_digests": dict(self.case_digests),
             "must": list(self.must),
             "baseline": self.baseline,
             "variants": {
@@ -509,6 +519,7 @@ class Report:
                     name: each["source"]
                     for name, each in data["variants"].items()
                 },
+                data.get("case_digests", {}),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
@@ -547,6 +558,20 @@ class Report:
             raise ConfigurationError(
                 f"Cannot write the report '{path}': {os_error_reason(error)}."
             ) from error
+
+
+def changed_cases(report: Report, digests: Mapping[str, str]) -> list[str]:
+    """Return the cases of a report that ask or check something else by now.
+
+    Args:
+        report: The report.
+        digests: The digests of the cases by now, by their names.
+    """
+    return [
+        name
+        for name, digest in report.case_digests.items()
+        if digests.get(name, digest) != digest
+    ]
 
 
 def _passed(

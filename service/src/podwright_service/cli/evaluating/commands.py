@@ -143,3 +143,37 @@ def run(
     code = run_suite(path, options)
     if code:
         raise typer.Exit(code)
+
+
+@eval_commands.command("bless")
+def bless(
+    report: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REPORT",
+            help="A saved report, or a component folder with its last one.",
+            show_default=False,
+        ),
+    ] = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The variant; by default the report's baseline.",
+            show_default=False,
+        ),
+    ] = None,
+    component: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH", help="The component folder that gets the baseline."
+        ),
+    ] = ".",
+) -> None:
+    """Write the results of a variant to evals/baseline.json.
+
+    Later evaluations of a suite without variants are compared with it.
+    """
+    from podwright_service.cli.evaluating.baseline import bless as bless_report
+
+    bless_report(report, variant, component)

@@ -26,6 +26,11 @@ from podwright.evaluation.runs.variants import effects_of
 from podwright.evaluation.suite import Suite, Variant
 from podwright.models.providers import ENDPOINTS
 from podwright_service.cli.console import print_error, print_text, write_text
+from podwright_service.cli.evaluating.baseline import (
+    blessed_report,
+    last_report_file,
+    print_baseline,
+)
 from podwright_service.cli.evaluating.tables import print_report
 from podwright_service.images.docker import Docker
 from podwright_service.images.running import running_image
@@ -71,9 +76,12 @@ def run_suite(path: str, options: Options) -> int:
     """
     try:
         suite = Suite.load(path)
-        earlier = _earlier_report(options.against)
-        if options.against is not None and earlier is None:
-            suite = with_variant(suite, options.against)
+        if options.against is None:
+            earlier = blessed_report(suite)
+        else:
+            earlier = _earlier_report(options.against)
+            if earlier is None:
+                suite = with_variant(suite, options.against)
         max_age = _seconds(options.max_age)
         settings = read_settings()
         adopt_secrets()
@@ -92,6 +100,8 @@ def run_suite(path: str, options: Options) -> int:
             )
             if not _may_begin(evaluation, options):
                 return _WRONG_USAGE
+            if earlier is not None:
+                print_baseline(earlier, suite)
             report = _run(evaluation, options.concurrency)
     except PodwrightError as error:
         print_error(error)
@@ -99,6 +109,7 @@ def run_suite(path: str, options: Options) -> int:
     if report is None:
         print_text("Interrupted: the same command goes on.", sys.stderr)
         return _INTERRUPTED
+    report.save(last_report_file(suite))
     if earlier is not None:
         report = report.with_baseline(earlier)
     print_report(report)
