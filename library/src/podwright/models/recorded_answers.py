@@ -212,6 +212,41 @@ class RecordedAnswers(WrappingModel):
         finally:
             _samples.reset(token)
 
+    def record(
+        self,
+        model: Model | str,
+        request: ModelRequest,
+        response: ModelResponse,
+        *,
+        at: float | None = None,
+    ) -> bool:
+        """Record an answer that was given elsewhere, such as in a traced run.
+
+        Each of several equal requests in one `sample` has its own. An answer that is recorded already stays.
+
+        Args:
+            model: The model that answered, or its name.
+            request: What it was asked.
+            response: Its answer, with the usage and its cost.
+            at: When it was given, in seconds since 1970; by default now.
+
+        Returns:
+            Whether it was recorded now.
+
+        Raises:
+            ConfigurationError: It cannot be recorded.
+        """
+        name = model if isinstance(model, str) else model.name
+        sample = self._store.current_sample()
+        digest = _digest(request, name)
+        with sample.number(digest) as number:
+            file = self._store.file(f"{digest}-{sample.repeat}-{number}")
+            if file.exists():
+                return False
+            self._store.check()
+            _write(file, name, "", response, at)
+        return True
+
     async def ask(
         self,
         model: Model,
@@ -436,11 +471,17 @@ def _damaged(file: Path, reason: str) -> TraceError:
     return error
 
 
-def _write(file: Path, model: str, payer: str, response: ModelResponse) -> None:
+def _write(
+    file: Path,
+    model: str,
+    payer: str,
+    response: ModelResponse,
+    at: float | None = None,
+) -> None:
     answer = {
         "format": ANSWER_FORMAT,
         "model": model,
-        "at": time.time(),
+        "at": time.time() if at is None else at,
         "payer": payer,
         "response": to_json_data(response),
     }

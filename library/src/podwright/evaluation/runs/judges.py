@@ -27,6 +27,8 @@ class Opinion:
     good: bool
     reason: str = ""
     """The other properties of its answer that are texts."""
+    cost: float | None = None
+    """USD of its answer, also if it was recorded; None if the price is unknown."""
 
 
 class JudgeError(Exception):
@@ -127,7 +129,7 @@ class Judges:
             for key, text in answer.items()
             if key != GOOD and isinstance(text, str) and text
         ]
-        return Opinion(answer[GOOD], " ".join(texts))
+        return Opinion(answer[GOOD], " ".join(texts), result.usage.cost)
 
 
 def _given(

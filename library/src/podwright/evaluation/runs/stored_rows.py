@@ -17,6 +17,18 @@ _RUNS = "runs"
 _MADE = "made_at"
 
 
+def prepare_folder(folder: Path) -> None:
+    """Make the folder of what is recorded, for this user alone, and leave it out of the repository.
+
+    What models have answered is in it, and what they were asked.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    ignored = folder / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("*\n", encoding="utf-8")
+
+
 class StoredRows:
     """The rows in a folder, one in a line of a file; each is written as soon as it is known.
 
@@ -28,10 +40,8 @@ class StoredRows:
     def __init__(self, folder: Path, max_age: float | None = None) -> None:
         self._folder = folder
         self._oldest = 0.0 if max_age is None else time.time() - max_age
-        (folder / _RUNS).mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        # what customers and models have said belongs in no repository
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        prepare_folder(folder)
+        (folder / _RUNS).mkdir(exist_ok=True)
         self._file = folder / _FILE
         self._drop_cut_line()
 

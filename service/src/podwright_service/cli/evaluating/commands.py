@@ -8,6 +8,19 @@ import typer
 from typer.core import TyperGroup
 
 _RUN = "run"
+# as in the commands `runs …`, whose module imports this one
+_ServiceUrl = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Address of the service."),
+]
+_ServiceKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        metavar="KEY",
+        help="Its API key; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS.",
+    ),
+]
 
 
 class _EvalGroup(TyperGroup):
@@ -177,3 +190,110 @@ def bless(
     from podwright_service.cli.evaluating.baseline import bless as bless_report
 
     bless_report(report, variant, component)
+
+
+@eval_commands.command("add")
+def add(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A component folder, or a suite's file."
+        ),
+    ],
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A trace, as `run --trace` writes it; `-` is standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="ID",
+            help="A background run of the service that --url names.",
+            show_default=False,
+        ),
+    ] = None,
+    url: _ServiceUrl = None,
+    api_key: _ServiceKey = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The name of the case; by default from the id of the run.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Add a case to a suite, from a trace or from a background run.
+
+    It has the inputs of the run, the decisions of persons, and a check that the
+    same calls are made. A suite is begun if there is none.
+    """
+    from podwright_service.cli.evaluating.past_runs import add_case_of
+
+    add_case_of(
+        path, trace=trace, run_id=run_id, url=url, api_key=api_key, name=name
+    )
+
+
+@eval_commands.command("judge")
+def judge(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A judge: its file in evals/judges, no suffix."
+        ),
+    ],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="The component folder, or the suite's file."
+        ),
+    ] = ".",
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="What persons say of answers, as JSON Lines.",
+            show_default=False,
+        ),
+    ] = None,
+    url: _ServiceUrl = None,
+    api_key: _ServiceKey = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10_000, help="How many of the service's runs are read."
+        ),
+    ] = 200,
+    budget: Annotated[
+        float,
+        typer.Option(min=0, metavar="USD", help="What may be paid at most."),
+    ] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON.")
+    ] = False,
+) -> None:
+    """Compare the verdicts of a judge with those of persons.
+
+    With --url, these are the approvals and rejections of background runs. Exit
+    codes: 0 compared, 1 an error, 4 some labels without a verdict.
+    """
+    from podwright_service.cli.evaluating.past_runs import compare_judge
+
+    code = compare_judge(
+        name,
+        path,
+        labels_file=labels,
+        url=url,
+        api_key=api_key,
+        limit=limit,
+        budget=budget,
+        as_json=as_json,
+    )
+    if code:
+        raise typer.Exit(code)
