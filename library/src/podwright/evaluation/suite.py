@@ -16,6 +16,9 @@ from podwright.data.json_data import (
 )
 from podwright.evaluation.suite_reading.reader import read_suite
 
+RECORDED = ".recorded"
+"""The folder beside a suite of what evaluations have recorded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -144,7 +147,7 @@ class Suite:
     @property
     def recorded(self) -> Path:
         """The folder of what evaluations have recorded: answers, rows, traces, and the last report."""
-        return self.folder / ".recorded"
+        return self.folder / RECORDED
 
     def checks_of(self, case: Case) -> list[JsonObject]:
         """The checks of a case: the suite's, then its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from podwright.connection.schemas import BackgroundRun, Decision
+from podwright.connection.schemas import ENDED, BackgroundRun, Decision
 from podwright.data.json_data import JsonObject, as_object, to_json_data
 from podwright.errors import (
     ApprovalRejectedError,
@@ -27,7 +27,6 @@ from podwright.messages.messages import ModelRequest
 from podwright.messages.templates import fill_data
 from podwright.models.recorded_answers import RecordedAnswers
 
-_ENDED = ("succeeded", "failed", "cancelled")
 _ID_LENGTH = 8
 """Characters of a run's id that are enough to find it."""
 
@@ -83,7 +82,7 @@ def case_of_run(run: BackgroundRun, events: Iterable[Event]) -> JsonObject:
     Raises:
         ConfigurationError: It has not ended, or its input is none that a case can have.
     """
-    if run.status not in _ENDED:
+    if run.status not in ENDED:
         raise ConfigurationError(
             f"The run '{run.id}' has the status '{run.status}', so it is no case yet.",
             suggestion="Wait until it has ended.",

@@ -233,7 +233,7 @@ def add(
     It has the inputs of the run, the decisions of persons, and a check that the
     same calls are made. A suite is begun if there is none.
     """
-    from podwright_service.cli.evaluating.past_runs import add_case_of
+    from podwright_service.cli.evaluating.add import add_case_of
 
     add_case_of(
         path, trace=trace, run_id=run_id, url=url, api_key=api_key, name=name
@@ -283,7 +283,7 @@ def judge(
     With --url, these are the approvals and rejections of background runs. Exit
     codes: 0 compared, 1 an error, 4 some labels without a verdict.
     """
-    from podwright_service.cli.evaluating.past_runs import compare_judge
+    from podwright_service.cli.evaluating.judge import compare_judge
 
     code = compare_judge(
         name,

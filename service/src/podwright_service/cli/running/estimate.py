@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from podwright.data.json_data import JsonMapping
-from podwright.data.text import truncate
-from podwright.errors import InputsError, TraceError
+from podwright.errors import InputsError
 from podwright.estimates.estimate import Amounts, Estimate, estimate
 from podwright.models import use_model
-from podwright.run.result import ExecutionResult
 from podwright_service.cli.console import (
     print_json,
     print_table,
     print_text,
-    read_text,
     table_of,
 )
 from podwright_service.cli.inputs import read_input, with_all_inputs
+from podwright_service.cli.traces import read_trace
 from podwright_service.mcp_servers import servers_of_options
 from podwright_service.model_checks import check_agents
 from podwright_service.remotes import remotes_of
@@ -63,7 +60,7 @@ def print_estimate(
     servers = servers_of_options(mcp, settings)
     component = load_component(path, remotes_of(settings), servers)
     check_agents(component, settings)
-    traces = [_read_trace(file) for file in trace_files]
+    traces = [read_trace(file) for file in trace_files]
     given: list[Any] = [None]
     if texts or inputs is not None or pairs:
         given = [
@@ -89,17 +86,6 @@ def print_estimate(
         print_json(total.to_dict())
     else:
         _print_table(total)
-
-
-def _read_trace(file: str) -> ExecutionResult:
-    try:
-        data = json.loads(read_text(file))
-    except (ValueError, RecursionError) as error:
-        raise TraceError(
-            f"'{truncate(file, 200)}' is not JSON: {error}.",
-            suggestion="Use a file that `podwright run --trace FILE` wrote.",
-        ) from error
-    return ExecutionResult.from_dict(data)
 
 
 def _print_table(found: Estimate) -> None:

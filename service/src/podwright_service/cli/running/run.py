@@ -22,7 +22,6 @@ from podwright.errors import (
     InputsError,
     PodwrightError,
     RunCancelledError,
-    TraceError,
 )
 from podwright.events import Subscriber
 from podwright.functions.run_context import (
@@ -43,7 +42,6 @@ from podwright_service.cli.console import (
     print_error,
     print_json,
     print_text,
-    read_text,
     write_text,
 )
 from podwright_service.cli.inputs import (
@@ -58,6 +56,7 @@ from podwright_service.cli.questions import (
     ask,
     can_ask,
 )
+from podwright_service.cli.traces import read_trace
 from podwright_service.mcp_servers import close_servers, servers_of_options
 from podwright_service.model_checks import check_agents
 from podwright_service.otel_variables import check_otel_variables
@@ -381,11 +380,4 @@ def replay_trace(file: str, delay: float | None) -> None:
     Raises:
         PodwrightError: The file cannot be read, or is not a trace.
     """
-    try:
-        data = json.loads(read_text(file))
-    except (ValueError, RecursionError) as error:
-        raise TraceError(
-            f"'{truncate(file, 200)}' is not JSON: {error}.",
-            suggestion="Use a file that `podwright run --trace FILE` wrote.",
-        ) from error
-    ExecutionResult.from_dict(data).replay(delay, Printer(timing=True))
+    read_trace(file).replay(delay, Printer(timing=True))

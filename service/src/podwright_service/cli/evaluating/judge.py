@@ -1,128 +1,38 @@
-"""The commands `eval add` and `eval judge`: what was run and decided before becomes cases and labels."""
+"""The command `eval judge`: how far a judge and persons agree."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from podwright.client import Client
-from podwright.data.json_data import JsonObject
 from podwright.data.text import did_you_mean, printable, truncate
-from podwright.errors import ConfigurationError, TraceError
+from podwright.errors import ConfigurationError
 from podwright.evaluation.agreement import Agreement, measure_agreement
-from podwright.evaluation.past_runs.cases import (
-    case_of_run,
-    case_of_trace,
-    record_answers,
-)
 from podwright.evaluation.past_runs.labels import (
     Label,
     labels_of_run,
     read_labels,
 )
-from podwright.evaluation.past_runs.suite_files import AddedCase, add_case
 from podwright.evaluation.reports.report import INCOMPLETE
 from podwright.evaluation.reports.statistics import Rate
 from podwright.evaluation.runs.answers import PaidAnswers
 from podwright.evaluation.runs.judges import JudgeError, Judges
 from podwright.evaluation.runs.stored_rows import prepare_folder
 from podwright.evaluation.runs.variants import load_judge
+from podwright.evaluation.suite import RECORDED
 from podwright.evaluation.suite_reading.checks import judges_in
 from podwright.folders.folder import EVALUATION_FOLDER
-from podwright.models.recorded_answers import RecordedAnswers
-from podwright.run.result import ExecutionResult
 from podwright_service.cli.background import service_client
 from podwright_service.cli.console import (
     print_json,
     print_table,
     print_text,
-    read_text,
     table_of,
 )
 from podwright_service.cli.evaluating.tables import cost_text
 from podwright_service.settings import adopt_secrets
-
-_RECORDED = ".recorded"
-
-# --- Cases
-
-
-def add_case_of(
-    path: str,
-    *,
-    trace: str | None,
-    run_id: str | None,
-    url: str | None,
-    api_key: str | None,
-    name: str | None,
-) -> None:
-    """Add the case of a trace or a background run to a suite, and print what was written.
-
-    Args:
-        path: A component folder, or the file of a suite.
-        trace: The file of a trace.
-        run_id: The id of a background run.
-        url: The address of its service.
-        api_key: See `service_client`.
-        name: The name of the case; by default it is made of the id of the run.
-
-    Raises:
-        PodwrightError: The trace or the run is no case, or it cannot be added.
-    """
-    if (trace is None) == (run_id is None) or (run_id is None) != (url is None):
-        raise ConfigurationError(
-            "A case comes from a trace or from a background run.",
-            suggestion="Give --trace FILE, or --run ID and --url URL.",
-        )
-    if trace is not None:
-        result = _read_trace(trace)
-        added = add_case(Path(path), case_of_trace(result.events), name or "")
-        recorded = added.suite_file.parent / _RECORDED
-        prepare_folder(recorded)
-        answers = RecordedAnswers(recorded / "answers")
-        count = record_answers(answers, result.events)
-        _print_added(added)
-        print_text(f"{count} answers recorded: they are replayed.", sys.stderr)
-    else:
-        client = service_client(url or "", api_key)
-        case = _case_of_stored_run(client, run_id or "")
-        _print_added(add_case(Path(path), case, name or ""))
-
-
-def _read_trace(file: str) -> ExecutionResult:
-    try:
-        data = json.loads(read_text(file))
-    except (ValueError, RecursionError) as error:
-        raise TraceError(
-            f"'{truncate(file, 200)}' is not JSON: {error}.",
-            suggestion="Use a file that `podwright run --trace FILE` wrote.",
-        ) from error
-    return ExecutionResult.from_dict(data)
-
-
-def _case_of_stored_run(client: Client, run_id: str) -> JsonObject:
-    run = client.runs.get(run_id, inputs=True)
-    # the events of a run that goes on have no end
-    if run.ended_at is None:
-        return case_of_run(run, ())
-    return case_of_run(run, client.runs.events(run_id))
-
-
-def _print_added(added: AddedCase) -> None:
-    if added.is_begun:
-        print_text(f"began {added.suite_file}", sys.stderr)
-    print_text(f"{added.cases_file}: {printable(added.name)}")
-    if added.missing_line:
-        print_text(
-            f"Add this to 'cases' of {added.suite_file}, which was left as it is: {added.missing_line}",
-            sys.stderr,
-        )
-
-
-# --- Judges
 
 
 def compare_judge(
@@ -166,8 +76,8 @@ def compare_judge(
     else:
         labels = _stored_labels(service_client(url or "", api_key), limit)
     adopt_secrets()
-    prepare_folder(folder / _RECORDED)
-    answers = PaidAnswers(folder / _RECORDED / "answers", budget)
+    prepare_folder(folder / RECORDED)
+    answers = PaidAnswers(folder / RECORDED / "answers", budget)
     judges = Judges({name: load_judge(file, answers.around)})
     try:
         found = asyncio.run(measure_agreement(judges, answers, name, labels))
