@@ -17,14 +17,18 @@ from tests.service.support import AGENT, Command
 from podwright import load
 from podwright_service.cli.check import check
 from podwright_service.cli.commands import app, deploy_commands
+from podwright_service.cli.evaluating.commands import eval_commands
 
 MODULE = "from podwright import Agent\nloud = Agent('loud', 'Do.', 'offline/echo', verbose=True)\n"
+SUITE = "cases:\n- {name: a, inputs: x}\n"
 COMMANDS = {
     "--help": 0, "serve nowhere.json": 1, "run a.json x": 0, "run a.json": 1, "run made:loud x": 0, "chat a.json": 1,
     "replay t.json": 0, "validate a.json": 0, "diff a.json b.json": 0, "schema": 0, "graph a.json": 0, "check": 1,
     "new made": 0, "build a --tag t": 1, "inspect t --docker /nowhere": 1, "settings": 0,
     "prices openai/gpt-4o": 0, "inputs i.json": 0, "export a.json --output exported": 0, "sync whole": 0,
     "dev nowhere.json": 1, "connect": 1, "estimate a.json x": 0,
+    "eval run whole": 0, "eval whole": 0, "eval bless whole": 1, "eval add whole --trace t.json": 0,
+    "eval judge kind whole --labels l.jsonl": 1,
     f"deploy render {NEWSROOM}/writer": 0, f"deploy diff v.json {NEWSROOM}/writer": 0,
 }  # fmt: skip
 """Commands, with their exit codes without standard input."""
@@ -45,6 +49,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "made.py").write_text(MODULE)
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "blueprint.json").write_text(json.dumps(AGENT))
+    (tmp_path / "whole" / "evals").mkdir()
+    (tmp_path / "whole" / "evals" / "evals.yaml").write_text(SUITE)
     (tmp_path / "output").touch()
     return tmp_path
 
@@ -136,6 +142,7 @@ def test_every_command_is_tested() -> None:
     names += [
         f"deploy {info.name}" for info in deploy_commands.registered_commands
     ]
+    names += [f"eval {info.name}" for info in eval_commands.registered_commands]
     assert [
         name
         for name in names

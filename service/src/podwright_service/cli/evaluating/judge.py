@@ -123,7 +123,7 @@ def _print_agreement(name: str, found: Agreement) -> None:
     others = found.labels - good
     table = table_of(printable(name), "", "95 %", "of")
     for row in (
-        ("agreed", found.agreed, f"{found.labels} labels"),
+        ("agreement", found.agreed, f"{found.labels} labels"),
         ("sensitivity", found.sensitivity, f"{good} good answers"),
         ("specificity", found.specificity, f"{others} others"),
         ("consistency", found.consistency, f"{found.labels} asked twice"),
@@ -145,7 +145,7 @@ def _lines(found: Agreement) -> Iterator[str]:
     kappa = "unknown: all labels and all verdicts are the same"
     if found.kappa is not None:
         kappa = f"{found.kappa:.2f}"
-    yield f"kappa        {kappa}; {found.base_rate:.0%} of the labels are good"
+    yield f"κ            {kappa}; {found.base_rate:.0%} of the labels are good"
     yield f"cost         $ {cost_text(found.cost)} a verdict; paid ${found.paid:.4f}"
     for line in found.disagreements:
         yield f"disagree     {line}"
