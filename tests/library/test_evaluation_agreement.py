@@ -452,6 +452,14 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     assert added.cases_file.read_text().startswith(f"{line}\n{{")
 
 
+def test_a_suite_that_would_begin_wrongly(tmp_path: Path) -> None:
+    """A case that does not fit begins no suite."""
+    folder = component_in(tmp_path / "helper")
+    with pytest.raises(BlueprintValidationError):
+        add_case(folder, {**CASE, "must": 1})
+    assert not (folder / "evals").exists()
+
+
 def test_no_component(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no component folder"):
         add_case(tmp_path, CASE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -124,9 +125,13 @@ def _content(file: Path) -> bytes | None:
 
 
 def _restore(contents: dict[Path, bytes | None]) -> None:
+    """Give files the contents that they had; None is a file that was missing."""
     for file, content in contents.items():
         if content is None:
             file.unlink(missing_ok=True)
+            # the folder may be new, too
+            with contextlib.suppress(OSError):
+                file.parent.rmdir()
         elif file.read_bytes() != content:
             file.write_bytes(content)
 

@@ -80,7 +80,7 @@ def bless(path: str | None, variant: str | None, component: str) -> None:
     Args:
         path: A saved report, or a component folder or suite, whose last report is taken; None takes the last one of
             `component`.
-        variant: The variant; by default the report's baseline.
+        variant: The variant; by default the report's baseline, or the suite's if something else was compared with.
         component: The component folder, or the suite, that gets the baseline.
 
     Raises:
@@ -106,6 +106,8 @@ def bless(path: str | None, variant: str | None, component: str) -> None:
             f"The report '{file}' is of '{truncate(report.suite, 60)}', not of '{suite.name}'.",
             suggestion="Name the component's folder with --component.",
         )
+    if variant is None and report.baseline not in suite.variants:
+        variant = suite.baseline or next(iter(suite.variants))
     blessed = report.blessed(variant)
     target = baseline_file(suite)
     blessed.save(target)

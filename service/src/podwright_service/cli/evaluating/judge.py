@@ -137,8 +137,8 @@ def _print_agreement(name: str, found: Agreement) -> None:
 def _rate_cells(rate: Rate | None) -> tuple[str, str]:
     if rate is None:
         return "-", ""
-    low, high = f"{100 * rate.low:.0f}", f"{100 * rate.high:.0f}"
-    return f"{rate.value:.0%}", f"{low}-{high}"
+    interval = f"{100 * rate.low:.0f}-{100 * rate.high:.0f}"
+    return f"{rate.value:.0%}", interval
 
 
 def _lines(found: Agreement) -> Iterator[str]:
