@@ -23,7 +23,7 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.evaluation import Report, Suite, evaluate
-from podwright.evaluation.agreement import Agreement, measure_agreement
+from podwright.evaluation.agreement import Agreement, compare, measure_agreement
 from podwright.evaluation.past_runs.cases import (
     case_of_run,
     case_of_trace,
@@ -37,7 +37,7 @@ from podwright.evaluation.past_runs.labels import (
 from podwright.evaluation.past_runs.suite_files import add_case
 from podwright.evaluation.reports.statistics import Rate
 from podwright.evaluation.runs.answers import PaidAnswers
-from podwright.evaluation.runs.judges import JudgeError, Judges
+from podwright.evaluation.runs.judges import JudgeError, Judges, Opinion
 from podwright.evaluation.runs.variants import load_judge
 from podwright.events import Event, RunStarted, ToolCallStarted
 from podwright.messages.messages import ModelRequest
@@ -99,7 +99,10 @@ async def test_a_planted_agreement(tmp_path: Path) -> None:
         found = await agreement_of(tmp_path, labels)
     assert found.labels == 50
     assert found.base_rate == 0.6
-    assert found.kappa == pytest.approx((0.8 - 0.512) / (1 - 0.512))
+    assert found.kappa is not None
+    # the two agree by chance in 51.2 of 100
+    kappa = (found.kappa.value, found.kappa.low, found.kappa.high)
+    assert kappa == pytest.approx((0.590, 0.323, 0.770), abs=0.002)
     rates = (found.agreed, found.sensitivity, found.specificity)
     expected = ((0.8, 0.670, 0.888), (0.8, 0.627, 0.905), (0.8, 0.584, 0.919))
     for rate, values in zip(rates, expected, strict=True):
@@ -148,13 +151,38 @@ async def test_verdicts_are_paid_once(tmp_path: Path) -> None:
     ],
 )
 async def test_kappa_at_its_ends(
-    good: int, others: int, wrong: list[int], kappa: float, tmp_path: Path
+    good: int,
+    others: int,
+    wrong: list[int],
+    kappa: float | None,
+    tmp_path: Path,
 ) -> None:
     with provider(says_what_it_reads):
         found = await agreement_of(tmp_path, labelled(good, others, wrong))
-    assert found.kappa == kappa
+    assert (found.kappa and found.kappa.value) == kappa
+    assert found.kappa is None or found.kappa.low < found.kappa.high
     assert (found.sensitivity is None) == (good == 0)
     assert (found.specificity is None) == (others == 0)
+
+
+@pytest.mark.parametrize(("base", "right"), [(0.5, 0.8), (0.7, 0.95)])
+def test_intervals_of_kappa(base: float, right: float) -> None:
+    """By simulation, they hold the true one in 93 of 100 samples or more."""
+    chance = Random(7)
+    said = base * right + (1 - base) * (1 - right)
+    by_chance = base * said + (1 - base) * (1 - said)
+    true = (right - by_chance) / (1 - by_chance)
+    held = 0
+    for _ in range(400):
+        labels = [Label("", good=chance.random() < base) for _ in range(30)]
+        opinions: list[tuple[Opinion, Opinion]] = []
+        for label in labels:
+            is_right = chance.random() < right
+            opinion = Opinion(label.good == is_right)
+            opinions.append((opinion, opinion))
+        kappa = compare(labels, opinions).kappa
+        held += kappa is not None and kappa.low <= true <= kappa.high
+    assert held >= 0.93 * 400
 
 
 async def test_labels_without_a_verdict(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_judge_and_persons(shell: Shell, tmp_path: Path) -> None:
     assert "50% of the labels are good" in done.stdout
     found = json.loads(shell("eval", "judge", *options, "--json").stdout)
     assert (found["labels"], found["agreed"]["value"]) == (2, 0.5)
-    assert found["kappa"] == 0
+    assert found["kappa"]["value"] == 0
     assert found["consistency"]["value"] == 1
     unknown = shell("eval", "judge", "kin", "helper", *options[2:])
     assert (unknown.returncode, "'kind'" in unknown.stderr) == (1, True)

@@ -144,7 +144,7 @@ def _rate_cells(rate: Rate | None) -> tuple[str, str]:
 def _lines(found: Agreement) -> Iterator[str]:
     kappa = "unknown: all labels and all verdicts are the same"
     if found.kappa is not None:
-        kappa = f"{found.kappa:.2f}"
+        kappa = f"{found.kappa.value:.2f} [{found.kappa.low:.2f}, {found.kappa.high:.2f}]"
     yield f"κ            {kappa}; {found.base_rate:.0%} of the labels are good"
     yield f"cost         $ {cost_text(found.cost)} a verdict; paid ${found.paid:.4f}"
     for line in found.disagreements:
