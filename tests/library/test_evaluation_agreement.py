@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -25,6 +26,7 @@ from podwright.errors import (
 from podwright.evaluation import Report, Suite, evaluate
 from podwright.evaluation.agreement import Agreement, compare, measure_agreement
 from podwright.evaluation.past_runs.cases import (
+    PastCase,
     case_of_run,
     case_of_trace,
     record_answers,
@@ -304,7 +306,9 @@ def test_a_case_of_a_stored_run() -> None:
         status="cancelled",
         input_messages=turns,
     )
-    assert case_of_run(run, ()) == {
+    case = case_of_run(run, ())
+    assert case.component == "desk"
+    assert case.data == {
         "name": "run 01234567",
         "inputs": {"input": "A cup", "customer": "Ann"},
         "messages": turns,
@@ -341,7 +345,7 @@ def test_calls_are_checked_as_they_were() -> None:
         ToolCallStarted(run_id="a", call=2, tool="note", arguments=None),
     ]  # fmt: skip
     case = case_of_trace(events)
-    assert case["checks"] == [
+    assert case.data["checks"] == [
         {
             "called": [
                 {"tool": "find", "arguments": {"q": "cup", "n": 2}},
@@ -377,7 +381,8 @@ def test_a_traced_run_is_replayed(tmp_path: Path) -> None:
     with provider(lambda *_: "You are Ann.") as paid:
         result, turns = desk_trace(folder, paid)
         case = case_of_trace(result.events)
-        assert (case["inputs"], case["messages"]) == ("Who am I?", turns)
+        assert case.data["inputs"] == "Who am I?"
+        assert case.data["messages"] == turns
         added = add_case(folder, case)
         assert added.is_begun
         answers = RecordedAnswers(folder / "evals" / ".recorded" / "answers")
@@ -407,7 +412,8 @@ def test_equal_requests_of_a_trace_have_answers_of_their_own(
     assert again.value == result.value
 
 
-CASE = {"name": "run 1", "inputs": "Hi"}
+CASE = PastCase("helper", {"name": "run 1", "inputs": "Hi"})
+WRONG = replace(CASE, data={**CASE.data, "must": 1})
 COMMENTED = """# what the desk must do
 repeat: 2
 cases:  # the oldest first
@@ -461,7 +467,7 @@ def test_a_suite_that_cannot_be_changed_safely(
     assert bool(added.missing_line) == (not is_changed)
     names = {case.name for case in Suite.load(folder).cases}
     assert names == ({"a", "run 1"} if is_changed else {"a"})
-    assert json.loads(added.cases_file.read_text()) == CASE
+    assert json.loads(added.cases_file.read_text()) == CASE.data
     assert add_case(folder, CASE).name == "run 1-2"
 
 
@@ -471,7 +477,9 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
         add_case(folder, CASE, "one")
     with pytest.raises(BlueprintValidationError):
-        add_case(folder, {**CASE, "inputs": {"word": "no text"}, "must": 1})
+        add_case(folder, WRONG)
+    with pytest.raises(ConfigurationError, match="is of 'other'"):
+        add_case(folder, replace(CASE, component="other"))
     assert (folder / "evals" / "evals.yaml").read_text() == COMMENTED
     assert not (folder / "evals" / "cases.jsonl").exists()
     line = json.dumps({"name": "old", "inputs": "x"})
@@ -484,7 +492,7 @@ def test_a_suite_that_would_begin_wrongly(tmp_path: Path) -> None:
     """A case that does not fit begins no suite."""
     folder = component_in(tmp_path / "helper")
     with pytest.raises(BlueprintValidationError):
-        add_case(folder, {**CASE, "must": 1})
+        add_case(folder, WRONG)
     assert not (folder / "evals").exists()
 
 

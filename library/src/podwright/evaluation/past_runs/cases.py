@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from podwright.connection.schemas import ENDED, BackgroundRun, Decision
@@ -31,21 +32,28 @@ _ID_LENGTH = 8
 """Characters of a run's id that are enough to find it."""
 
 
+@dataclass(frozen=True, slots=True)
+class PastCase:
+    """The case of a run that was made."""
+
+    component: str
+    """The name of the component that was run."""
+    data: JsonObject
+    """The case as a line of a file of cases; its name is made of the id of the run."""
+
+
 def name_of_run(run_id: str) -> str:
     """Return how the case of a run is called if nobody says."""
     return f"run {run_id[:_ID_LENGTH]}"
 
 
-def case_of_trace(events: Sequence[Event]) -> JsonObject:
+def case_of_trace(events: Sequence[Event]) -> PastCase:
     """Return the case of a traced run: its inputs, earlier turns and calls.
 
     A trace does not have what a person has decided.
 
     Args:
         events: The events of the trace.
-
-    Returns:
-        The case, called by the id of its run.
 
     Raises:
         TraceError: It has no start of a run.
@@ -66,18 +74,15 @@ def case_of_trace(events: Sequence[Event]) -> JsonObject:
     if messages:
         case["messages"] = messages
     _add_calls(case, events)
-    return case
+    return PastCase(start.component, case)
 
 
-def case_of_run(run: BackgroundRun, events: Iterable[Event]) -> JsonObject:
+def case_of_run(run: BackgroundRun, events: Iterable[Event]) -> PastCase:
     """Return the case of a background run: its inputs, earlier turns, decisions and calls.
 
     Args:
         run: The run, with its inputs.
         events: Its events.
-
-    Returns:
-        The case, called by the id of the run.
 
     Raises:
         ConfigurationError: It has not ended, or its input is none that a case can have.
@@ -104,7 +109,7 @@ def case_of_run(run: BackgroundRun, events: Iterable[Event]) -> JsonObject:
         if run.status == "cancelled" and not last.approved:
             case["expect_error"] = ApprovalRejectedError.code
     _add_calls(case, events)
-    return case
+    return PastCase(run.component, case)
 
 
 def _inputs(data: Any) -> str | JsonObject:

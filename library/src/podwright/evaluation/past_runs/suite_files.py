@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from podwright.blueprints import from_json, from_yaml, to_json
+from podwright.blueprints import from_json, from_yaml, read_file, to_json
 from podwright.data.files import replace_file
 from podwright.data.json_data import (
     JsonMapping,
@@ -25,6 +25,7 @@ from podwright.errors import (
     ConfigurationError,
     PodwrightError,
 )
+from podwright.evaluation.past_runs.cases import PastCase
 from podwright.evaluation.suite import Suite
 from podwright.evaluation.suite_reading.reader import suite_file_in
 from podwright.folders.folder import EVALUATION_FOLDER, Folder
@@ -50,7 +51,7 @@ class AddedCase:
     """The line that `cases` of the suite lacks, because adding it might have destroyed something; empty if none."""
 
 
-def add_case(path: Path, case: JsonMapping, name: str = "") -> AddedCase:
+def add_case(path: Path, case: PastCase, name: str = "") -> AddedCase:
     """Add a case to a suite; nothing that is there is changed, but for the line that names the file of cases.
 
     Args:
@@ -60,23 +61,23 @@ def add_case(path: Path, case: JsonMapping, name: str = "") -> AddedCase:
 
     Raises:
         BlueprintValidationError: The case does not fit the component, or the suite is invalid; nothing was written.
-        ConfigurationError: There is a case of this name, no component, or a file cannot be written.
+        ConfigurationError: There is a case of this name, no component or another one, or a file cannot be written.
     """
     suite_file = suite_file_in(path) if path.is_dir() else path
     is_begun = suite_file is None
+    component = path
     names: set[str] = set()
     if suite_file is None:
-        if not Folder(path).has_blueprint():
-            raise ConfigurationError(
-                f"'{truncate(str(path), 200)}' is no component folder.",
-                suggestion="Give the folder of the component that the case is for.",
-            )
         suite_file = path / EVALUATION_FOLDER / "evals.yaml"
     else:
-        names |= {each.name for each in Suite.load(suite_file).cases}
+        suite = Suite.load(suite_file)
+        component = suite.component
+        names |= {each.name for each in suite.cases}
+    _check_component(component, case.component)
     cases_file = suite_file.parent / CASES_FILE
     names |= {*_names_in(cases_file)}
-    named = {**case, "name": name or _unique(str(case["name"]), names)}
+    own_name = str(case.data["name"])
+    named = {**case.data, "name": name or _unique(own_name, names)}
     if name in names:
         raise ConfigurationError(
             f"The suite has a case {short_repr(name)} already.",
@@ -95,6 +96,25 @@ def add_case(path: Path, case: JsonMapping, name: str = "") -> AddedCase:
         _restore(before)
         raise
     return AddedCase(named["name"], suite_file, cases_file, is_begun, missing)
+
+
+def _check_component(folder: Path, name: str) -> None:
+    """Check that a folder has the component of this name.
+
+    Raises:
+        ConfigurationError: It has another one, or none.
+    """
+    if not Folder(folder).has_blueprint():
+        raise ConfigurationError(
+            f"'{truncate(str(folder), 200)}' is no component folder.",
+            suggestion="Give the folder of the component that the case is for.",
+        )
+    blueprint = read_file(Folder(folder).blueprint_file())
+    if blueprint.get("name") != name:
+        raise ConfigurationError(
+            f"The run is of {short_repr(name)}, not of {short_repr(blueprint.get('name'))}.",
+            suggestion="Give the folder of that component.",
+        )
 
 
 def _names_in(file: Path) -> Iterator[str]:

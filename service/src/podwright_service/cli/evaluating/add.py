@@ -7,10 +7,10 @@ from pathlib import Path
 
 from podwright.client import Client
 from podwright.connection.schemas import ENDED
-from podwright.data.json_data import JsonObject
 from podwright.data.text import printable
 from podwright.errors import ConfigurationError
 from podwright.evaluation.past_runs.cases import (
+    PastCase,
     case_of_run,
     case_of_trace,
     record_answers,
@@ -66,7 +66,7 @@ def add_case_of(
         _print_added(add_case(Path(path), case, name or ""))
 
 
-def _case_of_stored_run(client: Client, run_id: str) -> JsonObject:
+def _case_of_stored_run(client: Client, run_id: str) -> PastCase:
     run = client.runs.get(run_id, inputs=True)
     # the events of a run that goes on have no end
     if run.status not in ENDED:
