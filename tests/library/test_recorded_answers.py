@@ -631,3 +631,22 @@ def test_all_models_of_a_block_of_code(tmp_path: Path) -> None:
             agent = Agent("guide", "Help.", "openai/gpt-4o-mini")
             assert agent.run("Hello") == "Answer 1"
     assert model.calls == 1
+
+
+async def test_an_answer_that_was_given_elsewhere(tmp_path: Path) -> None:
+    """It is given as if it had been asked for; one that is there stays; equal requests of a sample have their own."""
+    model = CountingModel()
+    answers = RecordedAnswers(tmp_path / "answers")
+    given = [ModelResponse(text, usage=USAGE) for text in ("First", "Second")]
+    with answers.sample():
+        for response in given:
+            assert answers.record(model, REQUEST, response, at=1000.0)
+    with answers.sample():
+        assert not answers.record("me/it", REQUEST, ModelResponse("Third"))
+    wrapped = answers.around(model)
+    with answers.sample() as sample:
+        texts = [(await wrapped.complete(REQUEST)).text for _ in range(3)]
+    assert texts == ["First", "Second", "Answer 1"]
+    assert (sample.live, sample.replayed, sample.oldest) == (1, 2, 1000.0)
+    other = replace(REQUEST, messages=(Message("user", "Bye"),))
+    assert (await wrapped.complete(other)).text == "Answer 2"
