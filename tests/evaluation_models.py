@@ -73,9 +73,10 @@ class FakeModel(Model):
             chance = Random(digest)
         answer = provider.answer(request, self.size, chance)
         calls: tuple[ToolCall, ...] = ()
-        text = answer if isinstance(answer, str) else json.dumps(answer)
         if isinstance(answer, ToolCall):
             calls, text = (answer,), ""
+        else:
+            text = answer if isinstance(answer, str) else json.dumps(answer)
         output = estimate_tokens(text) + 8 * len(calls) + 1
         usage = Usage(estimate_input(request), output, cost=None)
         usage = self.with_cost(usage)
