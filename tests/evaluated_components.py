@@ -35,7 +35,11 @@ JUDGE: dict[str, Any] = {
 
 
 def _equals(value: str, to: Any, label: str) -> dict[str, Any]:
-    return {"name": "equals", "args": {"value": value, "to": to}, "label": label}
+    return {
+        "name": "equals",
+        "args": {"value": value, "to": to},
+        "label": label,
+    }
 
 
 DESK_SUITE: dict[str, Any] = {
@@ -99,8 +103,14 @@ def desk(folder: Path, **changes: Any) -> Path:
         **changes: Keys of the suite in place of its own; None removes one.
     """
     target = folder / "desk"
-    shutil.copytree(DESK, target, ignore=shutil.ignore_patterns("evals", "__pycache__"))
-    suite = {key: value for key, value in (DESK_SUITE | changes).items() if value is not None}
+    shutil.copytree(
+        DESK, target, ignore=shutil.ignore_patterns("evals", "__pycache__")
+    )
+    suite = {
+        key: value
+        for key, value in (DESK_SUITE | changes).items()
+        if value is not None
+    }
     return write_files(
         target,
         {

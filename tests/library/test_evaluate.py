@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from tests import evaluated_components
-from tests.evaluated_components import JUDGE, LARGE, SHORT, SMALL, desk, writer
+from tests.evaluated_components import JUDGE, LARGE, SMALL, desk, writer
 from tests.evaluation_models import Provider, desk_answer, provider
-from tests.helpers import ROOT, environment
+from tests.helpers import ROOT, environment, write_files
 
-from podwright.errors import ConfigurationError
-from podwright.evaluation import Report, Row, Suite, evaluate
+from podwright.errors import ConfigurationError, ModelRateLimitError
+from podwright.evaluation import Report, Row, Suite, aevaluate, evaluate
 from podwright.evaluation.reports.junit import to_junit
 from podwright.evaluation.reports.markdown import to_markdown
 from podwright.messages.messages import ModelRequest
+from podwright.testing import EchoModel, use_model
 
 Json = dict[str, Any]
+LARGE_ONLY = "large"
+TWO: Json = {
+    "matrix": {"*.model": {"small": "fake/small", "large": "fake/large"}},
+    "baseline": {"*.model": "small"},
+}
+"""Keys of a suite with two models, and with the prompts as they are."""
 TIMES = {"made_at", "seconds", "p50", "p95", "is_timed", "oldest_answer"}
 
 
@@ -102,20 +109,15 @@ def test_known_runs_are_not_made_again(tmp_path: Path) -> None:
 def test_an_edited_prompt_asks_no_earlier_step(tmp_path: Path) -> None:
     folder = desk(tmp_path)
     with provider(desk_answer) as fake:
-        evaluate(Suite.load(folder), repeat=2)
+        first = evaluate(Suite.load(folder))
         fake.log.clear()
         (folder / "evals/prompts/short.md").write_text("Two lines at most.")
-        report = evaluate(Suite.load(folder), repeat=2)
+        second = evaluate(Suite.load(folder))
     assert fake.calls_of("intake") == 0
     assert fake.calls_of("writer") > 0
-    for row in report.rows:
-        # those of the other variants are known
-        assert (row.variant.endswith("short")) or row.key in _keys(first := report)
-    assert first is report
-
-
-def _keys(report: Report) -> set[str]:
-    return {row.key for row in report.rows}
+    keys = {row.key for row in first.rows}
+    known = {row.variant for row in second.rows if row.key in keys}
+    assert known == {SMALL, LARGE}
 
 
 def test_repetitions_differ_and_are_kept(tmp_path: Path) -> None:
@@ -164,8 +166,8 @@ def test_killed_at_each_tenth_answer(tmp_path: Path) -> None:
     """Each start asks only what is missing, and the last report is that of an evaluation without an end."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     with provider(desk_answer, fresh=False) as fake:
-        expected = evaluate(Suite.load(desk(whole)), concurrency=1)
-    folder = desk(killed)
+        expected = evaluate(Suite.load(desk(whole, **TWO)), concurrency=1)
+    folder = desk(killed, **TWO)
     log, report = killed / "log", killed / "report.json"
     starts = 0
     while not report.exists():
@@ -223,30 +225,461 @@ def test_no_budget_is_exceeded(tmp_path: Path) -> None:
 
 def test_a_budget_hidden_by_the_component(tmp_path: Path) -> None:
     """The desk would go on with its standard letter: that says nothing about it."""
-    with provider(desk_answer):
-        report = evaluate(Suite.load(desk(tmp_path)), budget=0.0004)
+    with provider(desk_answer, fresh=False):
+        report = evaluate(
+            Suite.load(desk(tmp_path)), variants=[SMALL], budget=0.0004
+        )
     assert report.exit_code() == 4
-    assert {row.status for row in report.rows} == {"ok", "paused", "budget"} - (
-        set() if rows_of(report, status="ok") else {"ok"}
-    )
-    for row in rows_of(report, status="budget"):
+    left_out = rows_of(report, status="budget")
+    assert left_out
+    for row in left_out:
         assert (row.checks, row.passed) == ([], False)
+    assert [row for row in report.rows if row.is_scored] == []
 
 
 # --- Failures of providers
 
 
-def refuse(fake: Provider, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let the provider refuse the calls of these components with a 429."""
-    answer = fake.answer
+def refusing(*names: str) -> Callable[..., Any]:
+    """Answers of the desk's models, but the calls of these components are refused with a 429."""
 
-    def refusing(request: ModelRequest, size: str, chance: Random) -> Any:
+    def answer(request: ModelRequest, size: str, chance: Random) -> Any:
         if request.component in names:
-            from podwright.errors import ModelRateLimitError
-
             error = ModelRateLimitError("429: too many requests")
             error.transient = False
             raise error
-        return answer(request, size, chance)
+        return desk_answer(request, size, chance)
 
-    fake.answer = refusing
+    return answer
+
+
+@pytest.mark.parametrize("name", ["intake", "critic", "kind"])
+def test_a_refused_call_is_not_the_components_fault(
+    tmp_path: Path, name: str
+) -> None:
+    """At the first step, behind the standard letter of the desk, and of a judge."""
+    folder = desk(tmp_path, **TWO)
+    with provider(refusing(name)) as fake:
+        report = evaluate(Suite.load(folder))
+        assert fake.calls_of(name) >= 3 * len(rows_of(report, status="error"))
+        refused = report.rows
+        if name == "kind":
+            refused = rows_of(report, case="broken cup")
+        for row in refused:
+            assert (row.status, row.checks) == ("error", [])
+            assert row.error_code == "model_rate_limited"
+        assert len(rows_of(report, status="error")) == len(refused)
+        assert report.exit_code() == 4
+        assert report[LARGE_ONLY].errors > 0
+        if name != "kind":
+            assert report[LARGE_ONLY].passed is None
+        fake.answer = desk_answer
+        again = evaluate(Suite.load(folder))
+    assert again.incomplete == []
+    assert again.exit_code() in (0, 1)
+
+
+def test_a_fallback_model_is_not_scored(tmp_path: Path) -> None:
+    """It says nothing about the model of the variant."""
+
+    def answer(request: ModelRequest, size: str, chance: Random) -> str:
+        if size == "small":
+            return refusing("writer")(request, size, chance)
+        return "Dear customer"
+
+    folder = writer(tmp_path, fallback=["fake/large"], fallback_wait=0)
+    with provider(answer):
+        report = evaluate(Suite.load(folder))
+    assert [row.status for row in report.rows] == ["error"]
+    assert report.exit_code() == 4
+
+
+def test_refusals_at_random(tmp_path: Path) -> None:
+    """None of them lowers a rate: with enough tries all runs are scored, and those that are not are not failures."""
+    suite = {
+        "cases": [
+            {"name": f"case {n}", "inputs": f"Hello {n}"} for n in range(40)
+        ]
+    }
+    with provider(said("Hi"), refused=0.3) as fake:
+        report = evaluate(Suite.load(writer(tmp_path, suite)))
+        errors = rows_of(report, status="error")
+        assert len(fake.log) > 40
+        assert all(row.passed for row in report.rows if row.is_scored)
+        assert report.exit_code() == (4 if errors else 0)
+        fake.refused = 0.0
+        report = evaluate(Suite.load(tmp_path / "writer"))
+        assert report["as it is"].runs == 40
+
+
+# --- Prices
+
+
+def test_an_unknown_price_is_unknown_everywhere(tmp_path: Path) -> None:
+    suite = {
+        "variants": {"priced": {}, "other": {"*.model": "fake/nobody"}},
+        "baseline": "priced",
+        "gates": {"against_baseline": {"cost_ratio": 1.2}},
+    }
+    with provider(said("Hi")):
+        report = evaluate(Suite.load(writer(tmp_path, suite)), budget=0.01)
+    assert report["priced"].cost is not None
+    assert report["other"].cost is None
+    assert report.compare("other").cost is None
+    assert [gate.verdict for gate in report.gates] == ["undecided"]
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["variants"]["other"]["cost"] is None
+    assert data["unpriced_calls"] == 1
+    assert (report.exit_code(), report.exit_code(strict=True)) == (0, 1)
+    costs = re.findall(r'name="cost" value="([^"]*)"', to_junit(report))
+    assert costs[1:] == ["unknown"]
+    table, _, rest = to_markdown(report).partition("\n\n**")
+    assert "unknown" in table.splitlines()[-1]
+    assert "unknown amount for 1 calls" in rest
+
+
+# --- Effects
+
+
+@pytest.mark.parametrize(
+    "fakes", [{"send_letter": {"letter": "not sent"}}, None]
+)
+def test_no_letter_is_sent(
+    tmp_path: Path, database: Path, fakes: Json | None
+) -> None:
+    """With a fake, also once a person approves; without one, because nobody does."""
+    changes: Json = {"fakes": fakes, **TWO}
+    if fakes is None:
+        cases = evaluated_components.DESK_SUITE["cases"]
+        changes["cases"] = [case for case in cases if "decisions" not in case]
+    with provider(desk_answer):
+        report = evaluate(Suite.load(desk(tmp_path, **changes)))
+    wanted = {"ok", "paused"} if fakes else {"paused"}
+    assert {row.status for row in report.rows} == wanted
+    assert database.exists()
+    assert evaluated_components.letters(database) == 0
+
+
+def test_letters_are_sent_by_those_who_want_it(
+    tmp_path: Path, database: Path
+) -> None:
+    """The two tests before it can fail."""
+    with provider(desk_answer):
+        evaluate(Suite.load(desk(tmp_path, fakes=None, **TWO)))
+    assert evaluated_components.letters(database) == 2
+
+
+# --- Judges
+
+
+def judged(check: Json) -> tuple[Json, Json]:
+    """Keys of the suite, and files, of an agent with a judge: two variants, and a case that the judge is asked of."""
+    blueprint = JUDGE | {
+        "instructions": "Judge.",
+        "inputs": {
+            "output": {"type": "string"},
+            "other": {"type": "string", "default": ""},
+        },
+    }
+    suite: Json = {
+        "variants": {
+            "short": {},
+            "long": {"writer.instructions": "Write more."},
+        },
+        "baseline": "short",
+        "cases": [{"name": "one", "inputs": "Hello", "checks": [check]}],
+    }
+    return suite, {"evals/judges/kind.json": blueprint}
+
+
+def judge_answer(good: Callable[[Json], bool]) -> Callable[..., Any]:
+    """Answers of a writer, which is longer if it is told to write more, and of a judge by its inputs."""
+
+    def answer(request: ModelRequest, size: str, chance: Random) -> Any:
+        if size == "judge":
+            _, output, other = re.split(
+                r"## output\n|\n\n## other\n", request.messages[-1].text
+            )
+            inputs = {"output": output, "other": other}
+            return {"good": good(inputs), "advice": "because"}
+        return "long " * 30 if "more" in request.messages[0].text else "short"
+
+    return answer
+
+
+def test_a_judge_who_prefers_the_first(tmp_path: Path) -> None:
+    """In both orders: so it prefers nothing."""
+    suite, files = judged({"prefer": "kind"})
+    suite["repeat"] = 3
+    with provider(judge_answer(lambda inputs: True)) as fake:
+        report = evaluate(Suite.load(writer(tmp_path, suite, files)))
+    for row in rows_of(report, variant="long"):
+        assert [(each.is_tie, each.passed) for each in row.checks] == [
+            (True, True)
+        ]
+    assert all(row.checks == [] for row in rows_of(report, variant="short"))
+    assert fake.calls_of("kind") == 6
+
+
+@pytest.mark.parametrize("longer_is_better", [True, False])
+def test_a_judge_with_a_preference(
+    tmp_path: Path, longer_is_better: bool
+) -> None:
+    def good(inputs: Json) -> bool:
+        is_longer = len(inputs["output"]) > len(inputs["other"])
+        return is_longer == longer_is_better
+
+    suite, files = judged({"prefer": "kind"})
+    with provider(judge_answer(good)):
+        report = evaluate(Suite.load(writer(tmp_path, suite, files)))
+    verdicts = [row.checks for row in rows_of(report, variant="long")]
+    assert [
+        (each.passed, each.is_tie, each.judge, each.reason)
+        for each in verdicts[0]
+    ] == [(longer_is_better, False, "kind", "because")]
+
+
+def test_a_comparison_is_made_again_with_another_baseline(
+    tmp_path: Path,
+) -> None:
+    """The other answers are known, but not what they are compared with."""
+    suite, files = judged({"prefer": "kind"})
+    with provider(judge_answer(lambda inputs: True)) as fake:
+        evaluate(Suite.load(writer(tmp_path, suite, files)))
+        suite["variants"]["short"] = {"writer.instructions": "Write!"}
+        fake.log.clear()
+        evaluate(Suite.load(writer(tmp_path, suite, files)))
+    assert fake.calls_of("writer") == 1
+    assert fake.log[-1][0] == "writer"
+
+
+def test_the_majority_of_a_judge(tmp_path: Path) -> None:
+    """Each sample is another answer; two of three decide, and its reasons are those of the majority."""
+    said = [True, False, False]
+    suite, files = judged({"judge": "kind", "samples": 3})
+    suite["variants"] = {"short": {}}
+    del suite["baseline"]
+    with provider(judge_answer(lambda inputs: said.pop())) as fake:
+        report = evaluate(
+            Suite.load(writer(tmp_path, suite, files)), concurrency=1
+        )
+    assert fake.calls_of("kind") == 3
+    assert [each.passed for each in report.rows[0].checks] == [False]
+    assert report.paid_judges > 0
+
+
+def test_a_judge_of_what_a_run_has_not_come_to(tmp_path: Path) -> None:
+    """Its check fails, with the reason, and the judge is not asked."""
+    check = {"judge": "kind", "input": {"about": "{receipt.letter}"}}
+    with provider(desk_answer) as fake:
+        report = evaluate(
+            Suite.load(
+                desk(
+                    tmp_path,
+                    **TWO,
+                    checks=[check],
+                    cases=[evaluated_components.DESK_SUITE["cases"][1]],
+                )
+            )
+        )
+    assert {row.status for row in report.rows} == {"paused"}
+    assert all("receipt" in row.reasons()[0] for row in report.rows)
+    assert fake.calls_of("kind") == 0
+
+
+# --- What goes wrong
+
+
+def test_a_fixture_that_raises(tmp_path: Path) -> None:
+    """Its case is not scored, and the others are."""
+    fixtures = """
+def around_run(case):
+    if case.name == "bad":
+        raise OSError("no table")
+"""
+    suite = {
+        "cases": [
+            {"name": "good", "inputs": "Hello"},
+            {"name": "bad", "inputs": "Hello"},
+        ]
+    }
+    files = {"evals/fixtures.py": fixtures}
+    with provider(said("Hi")):
+        report = evaluate(Suite.load(writer(tmp_path, suite, files)))
+    assert [row.status for row in report.rows] == ["ok", "error"]
+    assert "OSError: no table" in report.rows[1].error
+    assert report.exit_code() == 4
+
+
+def test_a_fixture_surrounds_each_run(tmp_path: Path) -> None:
+    fixtures = """
+import contextlib, pathlib
+@contextlib.asynccontextmanager
+async def around_run(case):
+    file = pathlib.Path(__file__).with_name("log")
+    with file.open("a") as log:
+        log.write("in ")
+        yield
+        log.write("out ")
+"""
+    folder = writer(tmp_path, {"repeat": 2}, {"evals/fixtures.py": fixtures})
+    with provider(said("Hi")):
+        evaluate(Suite.load(folder), concurrency=1)
+    assert (folder / "evals/log").read_text() == "in out in out "
+
+
+def test_a_check_that_raises(tmp_path: Path) -> None:
+    """It fails with its reason: what it would have said is not known."""
+    suite = {"checks": [{"name": "is_fine", "args": {"value": "{output}"}}]}
+    files = {"evals/checks.py": "def is_fine(value):\n    return value[99]\n"}
+    with provider(said("Hi")):
+        report = evaluate(Suite.load(writer(tmp_path, suite, files)))
+    assert [row.passed for row in report.rows] == [False]
+    assert "is_fine" in report.rows[0].reasons()[0]
+
+
+def test_a_damaged_line(tmp_path: Path) -> None:
+    """A line that the end of a process has cut is left out; another one is an error before anything is asked."""
+    folder = writer(tmp_path)
+    rows = folder / "evals/.recorded/rows.jsonl"
+    with provider(said("Hi")) as fake:
+        whole = evaluate(Suite.load(folder))
+        text = rows.read_text()
+        rows.write_text(text[:-20])
+        again = evaluate(Suite.load(folder))
+        assert len(fake.log) == 1
+        assert without_times(again.to_dict()) == without_times(whole.to_dict())
+        rows.write_text(text + '{"made_at": [}\n')
+        with pytest.raises(ConfigurationError, match="Line 2 of"):
+            evaluate(Suite.load(folder))
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = writer(tmp_path, files={"evals/.recorded": "a file"})
+    with provider(said("Hi")) as fake, pytest.raises(ConfigurationError):
+        evaluate(Suite.load(folder))
+    assert fake.log == []
+
+
+def test_two_evaluations_at_once(tmp_path: Path) -> None:
+    """In one folder: each has its report, and what they keep is whole."""
+    suite = {
+        "cases": [
+            {"name": f"case {n}", "inputs": f"Hello {n}"} for n in range(20)
+        ]
+    }
+    folder = writer(tmp_path, suite)
+
+    async def both() -> tuple[Report, Report]:
+        one = aevaluate(Suite.load(folder))
+        two = aevaluate(Suite.load(folder))
+        return await asyncio.gather(one, two)
+
+    with provider(said("Hi"), fresh=False, seconds=0.01) as fake:
+        reports = asyncio.run(both())
+        assert [report.exit_code() for report in reports] == [0, 0]
+        assert len(fake.log) <= 40
+        fake.log.clear()
+        evaluate(Suite.load(folder))
+        assert fake.log == []
+
+
+def test_other_models_of_a_test(tmp_path: Path) -> None:
+    """`use_model` counts, and what it answers is not taken for the answer of the model that the variant names."""
+    folder = writer(tmp_path)
+    with provider(said("Hi")) as fake:
+        with use_model(EchoModel()):
+            echoed = evaluate(Suite.load(folder))
+        assert (echoed.rows[0].output, fake.log) == ("Echo: Hello", [])
+        report = evaluate(Suite.load(folder))
+    assert report.rows[0].output == "Hi"
+
+
+def test_the_code_of_another_folder(tmp_path: Path) -> None:
+    """A change of it makes the runs of its variant again."""
+    suite = {
+        "variants": {"new": {}, "old": {"blueprint": "../old"}},
+        "baseline": "old",
+    }
+    folder = writer(tmp_path, suite)
+    old = write_files(
+        tmp_path / "old",
+        {
+            "blueprint.json": (folder / "blueprint.json").read_text(),
+            "agents.py": "A = 1",
+        },
+    )
+    with provider(said("Hi")):
+        first = evaluate(Suite.load(folder))
+        (old / "agents.py").write_text("A = 2")
+        second = evaluate(Suite.load(folder))
+    known = {row.variant for row in second.rows} - {
+        row.variant
+        for row in second.rows
+        if row.key not in {each.key for each in first.rows}
+    }
+    assert known == {"new"}
+
+
+def test_the_age_of_a_row_is_that_of_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = writer(tmp_path)
+    with provider(lambda request, size, chance: str(chance.random())) as fake:
+        evaluate(Suite.load(folder))
+        (answer,) = (folder / "evals/.recorded/answers").glob("*.json")
+        data = json.loads(answer.read_text())
+        answer.write_text(
+            json.dumps({**data, "at": data["at"] - 7200, "payer": ""})
+        )
+        (folder / "evals/.recorded/rows.jsonl").unlink()
+        evaluate(Suite.load(folder))
+        assert len(fake.log) == 1
+        evaluate(Suite.load(folder), max_age=86400)
+        assert len(fake.log) == 1
+        evaluate(Suite.load(folder), max_age=3600)
+        assert len(fake.log) == 2
+
+
+def test_cancelling_while_a_judge_is_asked(tmp_path: Path) -> None:
+    """The run's answer is kept, and the next start asks the judge alone."""
+    suite, files = judged({"judge": "kind"})
+    suite["variants"] = {"short": {}}
+    del suite["baseline"]
+    folder = writer(tmp_path, suite, files)
+
+    async def cancel(fake: Provider) -> None:
+        asked = asyncio.Event()
+
+        class Log(list[tuple[str, str]]):
+            def append(self, call: tuple[str, str]) -> None:
+                super().append(call)
+                if call[0] == "kind":
+                    fake.seconds = 60
+                    asked.set()
+
+        fake.log = Log()
+        running = asyncio.create_task(aevaluate(Suite.load(folder)))
+        await asked.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    with provider(judge_answer(lambda inputs: True)) as fake:
+        asyncio.run(cancel(fake))
+        fake.seconds = 0
+        assert fake.log == [("writer", "fake/small"), ("kind", "fake/judge")]
+        fake.log = []
+        report = evaluate(Suite.load(folder))
+        assert fake.log == [("kind", "fake/judge")]
+    assert (report.exit_code(), report.live_calls) == (0, 2)
+
+
+def test_huge_outputs(tmp_path: Path) -> None:
+    """The row has the beginning; the trace has all of it."""
+    folder = writer(tmp_path)
+    with provider(said("x" * 3_000_000)):
+        report = evaluate(Suite.load(folder), budget=None)
+    assert len(report.rows[0].output) <= 500
+    trace = folder / "evals/.recorded/runs" / report.rows[0].trace
+    assert len(json.loads(trace.read_text())["value"]) == 3_000_000

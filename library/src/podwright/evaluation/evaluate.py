@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
 
-from podwright.data.json_data import JsonMapping, to_json_bytes, to_text
+from podwright.data.json_data import JsonMapping, to_text
 from podwright.data.text import truncate
 from podwright.errors import RunError
 from podwright.evaluation.reports.report import Report
@@ -28,6 +28,7 @@ from podwright.evaluation.runs.stored_rows import StoredRows
 from podwright.evaluation.runs.targets import Service
 from podwright.evaluation.suite import Case, Suite
 from podwright.folders.folder import Folder
+from podwright.messages.usage import add_cost
 from podwright.models.recorded_answers import Sample
 from podwright.run.sync import run_sync
 
@@ -36,6 +37,7 @@ DEFAULT_CONCURRENCY = 8
 _FIXTURES = "fixtures.py"
 _AROUND = "around_run"
 """A function of that file, which returns a context manager for a run of a case."""
+_FIXTURE_FAILED = "fixture_failed"
 _FURTHER_TRIES = 2
 """How often a run is made again that a provider lets fail."""
 _SHOWN_OUTPUT = 500
@@ -128,9 +130,13 @@ class Evaluation:
                 add(job, self.plan.known[job])
                 self._offer_output(job, self._known_output(job))
         limit = asyncio.Semaphore(concurrency)
-        async with asyncio.TaskGroup() as group:
-            for job in self.plan.to_run:
-                group.create_task(self._run_job(job, limit, add))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for job in self.plan.to_run:
+                    group.create_task(self._run_job(job, limit, add))
+        except ExceptionGroup as errors:
+            # the others are of the same fault
+            raise errors.exceptions[0] from errors
         return Report.of(
             self.plan.suite,
             [rows[job] for job in self.plan.jobs],
@@ -177,20 +183,14 @@ class Evaluation:
         return self.plan.known[job].output
 
     async def _make_row(self, job: Job, other: Any) -> tuple[Row, Outcome]:
-        suite = self.plan.suite
-        target = self.plan.targets[job.variant]
-        decisions = job.case.decisions
-        if decisions is None:
-            decisions = suite.decisions
-        with self.answers.sample_of(job.key, job.repeat) as sample:
-            async with self._around(job.case):
-                outcome = await target.run(job.case, decisions)
-            if not target.is_local:
-                self.answers.count_elsewhere(sample, outcome.usage)
+        # variants that are the same have the same key, and each its own answers
+        payer = f"{job.variant}: {job.key}"
+        with self.answers.sample_of(payer, job.repeat) as sample:
+            outcome = await self._outcome(job, sample)
         status = outcome.status
         error = (outcome.error_code, outcome.error)
         verdicts: list[Verdict] = []
-        with self.answers.sample_of(f"{job.key}-judged", job.repeat) as judged:
+        with self.answers.sample_of(f"{payer}: judges", job.repeat) as judged:
             if outcome.provider_error and status != "error":
                 status = "error"
                 error = (outcome.provider_error, _HIDDEN_FAILURE)
@@ -214,6 +214,32 @@ class Evaluation:
             error=error,
         )
         return row, outcome
+
+    async def _outcome(self, job: Job, sample: Sample) -> Outcome:
+        """Run a case, if something is left of the budget for a service."""
+        target = self.plan.targets[job.variant]
+        decisions = job.case.decisions
+        if decisions is None:
+            decisions = self.plan.suite.decisions
+        if not target.is_local and self.answers.is_used_up():
+            sample.refused += 1
+            return Outcome("error")
+        try:
+            async with self._around(job.case):
+                outcome = await target.run(job.case, decisions)
+        except Exception as error:
+            if self._around_run is None:
+                raise
+            # neither the case nor the others are to blame
+            reason = f"{type(error).__name__}: {error}"
+            outcome = Outcome(
+                "error",
+                error_code=_FIXTURE_FAILED,
+                error=f"'{_AROUND}' of '{_FIXTURES}' failed: {truncate(reason, 300)}",
+            )
+        if not target.is_local:
+            self.answers.count_elsewhere(sample, outcome.usage)
+        return outcome
 
     @contextlib.asynccontextmanager
     async def _around(self, case: Case) -> AsyncGenerator[None]:
@@ -273,9 +299,7 @@ class Evaluation:
         usage = outcome.usage
         trace = ""
         if status in SCORED:
-            file = self._rows.trace_file(job.key)
-            file.write_bytes(to_json_bytes(outcome.trace().to_dict()))
-            trace = file.name
+            trace = self._rows.add_trace(job.key, outcome.trace().to_dict())
         code, message = error
         times = [
             each.oldest for each in (sample, judged) if each.oldest is not None
@@ -292,10 +316,11 @@ class Evaluation:
             model_calls=usage.model_calls,
             seconds=outcome.seconds,
             is_timed=sample.asked == sample.live and not sample.replayed,
-            paid=sample.paid + judged.paid,
+            paid=add_cost(sample.paid, judged.paid) or 0.0,
             paid_judges=judged.paid,
             live_calls=sample.live + judged.live,
             replayed_calls=sample.replayed + judged.replayed,
+            unpriced_calls=sample.unpriced + judged.unpriced,
             oldest_answer=min(times, default=None),
             output=truncate(to_text(outcome.output), _SHOWN_OUTPUT),
             error_code=code,

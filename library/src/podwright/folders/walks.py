@@ -42,6 +42,15 @@ def models_of(component: Component) -> list[Model]:
     return list(models)
 
 
+def first_models_of(component: Component) -> dict[str, set[str]]:
+    """Names of the models that a component and its parts ask first, by the name of the component that asks."""
+    names: dict[str, set[str]] = {}
+    for part in walk(component):
+        if isinstance(part, ModelComponent):
+            names.setdefault(part.name, set()).add(part.chat_models.first.name)
+    return names
+
+
 def reported_models_of(component: Component) -> list[str]:
     """Names of the models that the functions of a component and its parts call by themselves, each once."""
     names: dict[str, None] = {}

@@ -33,7 +33,7 @@ from podwright.errors import (
 )
 from podwright.location import current
 from podwright.messages.messages import Message, ModelRequest, ModelResponse
-from podwright.messages.usage import Usage
+from podwright.messages.usage import Usage, add_cost
 from podwright.models.base import (
     Model,
     TokenCallback,
@@ -127,7 +127,7 @@ class Sample:
 
     def pay(self, usage: Usage) -> None:
         """Add what a live call or a failed attempt has cost."""
-        self.paid += usage.known_cost
+        self.paid = add_cost(self.paid, usage.known_cost) or 0.0
         if usage.cost is None:
             self.unpriced += 1
 

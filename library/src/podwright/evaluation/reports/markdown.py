@@ -136,6 +136,13 @@ def _end(report: Report) -> Iterator[str]:
     if report.paid_judges:
         judges = f" (judges ${report.paid_judges:.4f})"
     yield (
-        f"Paid ${report.paid:.4f}{judges}; {report.live_calls} model calls live, "
+        f"Paid ${report.paid:.4f}{judges}{unpriced_text(report)}; {report.live_calls} model calls live, "
         f"{report.replayed_calls} replayed."
     )
+
+
+def unpriced_text(report: Report) -> str:
+    """Return what the sum that is paid lacks; empty if it lacks nothing."""
+    if not report.unpriced_calls:
+        return ""
+    return f" and an unknown amount for {report.unpriced_calls} calls"

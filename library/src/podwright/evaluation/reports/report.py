@@ -364,6 +364,11 @@ class Report:
         return _sum([row.paid_judges for row in self._own_rows])
 
     @cached_property
+    def unpriced_calls(self) -> int:
+        """Model calls that were made whose price is unknown, so that `paid` is without them."""
+        return sum(row.unpriced_calls for row in self._own_rows)
+
+    @cached_property
     def _own_rows(self) -> list[Row]:
         return [
             row for row in self.rows if row.variant not in self.from_elsewhere
@@ -484,6 +489,7 @@ class Report:
             "paid_judges": self.paid_judges,
             "live_calls": self.live_calls,
             "replayed_calls": self.replayed_calls,
+            "unpriced_calls": self.unpriced_calls,
             "from_elsewhere": list(self.from_elsewhere),
             "rows": [row.to_dict() for row in self.rows],
         }

@@ -59,6 +59,8 @@ class Row:
     """Model calls that were made, judges included."""
     replayed_calls: int = 0
     """Model calls that recorded answers stood for, judges included."""
+    unpriced_calls: int = 0
+    """Those of the calls made that have no known price, so that `paid` is without them."""
     oldest_answer: float | None = None
     """When the oldest of the replayed answers was given, in seconds since 1970; None if none was replayed."""
     output: str = ""

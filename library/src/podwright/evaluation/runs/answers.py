@@ -111,13 +111,13 @@ class PaidAnswers(RecordedAnswers):
         sample.pay(usage)
         self._budget.count(usage)
 
-    def check_left(self) -> None:
-        """Check that something is left of the budget.
-
-        Raises:
-            LimitExceededError: Nothing is.
-        """
-        self._budget.check_left()
+    def is_used_up(self) -> bool:
+        """Whether nothing is left of the budget."""
+        try:
+            self._budget.check_left()
+        except LimitExceededError:
+            return True
+        return False
 
     async def ask(
         self,

@@ -85,22 +85,23 @@ async def verdict_on(
         ask: Asks the judge of the check.
 
     Raises:
-        PodwrightError: The judge could not be asked.
+        JudgeError: The judge gave no verdict.
     """
     readable = outcome.readable(inputs)
-    if "judge" in check or "prefer" in check:
-        return await ask(check, readable)
     label = label_of(check)
-    if "called" in check:
-        called = {"called": check["called"]}
-        filled = fill_data(called, readable, f"Check '{label}'")
-        reason = _calls_problem({**check, **filled}, outcome)
-        return Verdict(label, not reason, reason)
     try:
+        if "judge" in check or "prefer" in check:
+            return await ask(check, readable)
+        if "called" in check:
+            called = {"called": check["called"]}
+            filled = fill_data(called, readable, f"Check '{label}'")
+            reason = _calls_problem({**check, **filled}, outcome)
+            return Verdict(label, not reason, reason)
         passed = await holds(
             check, readable, {**FURTHER, **conditions}, values=readable
         )
     except PodwrightError as error:
+        # such as a template that reads what this run has not come to
         return Verdict(label, passed=False, reason=error.message)
     return Verdict(label, passed)
 

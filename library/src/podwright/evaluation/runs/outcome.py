@@ -27,6 +27,7 @@ from podwright.events import (
     Event,
     ModelCallFailed,
     ModelCallFellBack,
+    ModelCallFinished,
     ToolCallStarted,
 )
 from podwright.messages.usage import NO_USAGE, Usage
@@ -65,6 +66,10 @@ class Outcome:
     usage: Usage = NO_USAGE
     seconds: float = 0.0
     events: Sequence[Event] = ()
+    first_models: Mapping[str, Collection[str]] = field(
+        default_factory=dict[str, Collection[str]]
+    )
+    """The models that components name first, by the component's name; empty if they are not known."""
 
     @property
     def tool_calls(self) -> list[ToolCallStarted]:
@@ -81,6 +86,11 @@ class Outcome:
                 code = str(event.error.get("code", ""))
                 if code in PROVIDER_CODES:
                     return code
+            elif isinstance(event, ModelCallFinished):
+                first = self.first_models.get(event.component)
+                if first is not None and event.model not in first:
+                    # a model that has failed before is passed over for a while, without an event
+                    return ModelUnavailableError.code
         return ""
 
     def readable(self, inputs: Any) -> JsonObject:

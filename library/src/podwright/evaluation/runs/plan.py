@@ -139,11 +139,29 @@ def make_plan(
         name: load_judge(path, wrap) for name, path in suite.judges.items()
     }
     common = _common_of(suite, judges)
+    baseline = suite.baseline or next(iter(built))
+    configurations = {
+        name: _configuration_of(suite, suite.variants.get(name), target)
+        for name, target in built.items()
+    }
+
+    def key_of(name: str, case: Case, number: int) -> str:
+        """Return the key of a run: a digest of all that decides about it."""
+        answers = [configurations[name]]
+        checks = suite.checks_of(case)
+        if name != baseline and any("prefer" in check for check in checks):
+            answers.append(configurations[baseline])
+        decisions = (
+            suite.decisions if case.decisions is None else case.decisions
+        )
+        described = {**asdict(case), "decisions": decisions, "must": False}
+        return digest_of(common, answers, described, checks, number)
+
     jobs = [
-        Job(name, case, number, _key_of(target, suite, case, number, common))
+        Job(name, case, number, key_of(name, case, number))
         for number in range(repeat)
         for case in cases.values()
-        for name, target in built.items()
+        for name in built
     ]
     rows = read_known()
     known = {
@@ -239,21 +257,17 @@ def _common_of(suite: Suite, judges: Mapping[str, Component]) -> list[Any]:
     ]
 
 
-def _key_of(
-    target: Target, suite: Suite, case: Case, repeat: int, common: list[Any]
-) -> str:
-    """Return the key of a run: a digest of all that decides about it.
+def _configuration_of(
+    suite: Suite, variant: Variant | None, target: Target
+) -> Any:
+    """Return what decides about the answers of a variant, as JSON data.
 
     That of a service is always another one, because nobody knows which code it has now.
     """
-    answers: Any = os.urandom(16).hex()
-    if isinstance(target, LocalTarget):
-        answers = configuration_of(target.component)
-    decisions = suite.decisions if case.decisions is None else case.decisions
-    return digest_of(
-        common,
-        answers,
-        {**asdict(case), "decisions": decisions, "must": False},
-        suite.checks_of(case),
-        repeat,
-    )
+    if not isinstance(target, LocalTarget):
+        return os.urandom(16).hex()
+    found = configuration_of(target.component)
+    folder = variant.blueprint if variant is not None else None
+    if folder is not None and folder.is_dir():
+        found.append(code_digest(folder))
+    return found

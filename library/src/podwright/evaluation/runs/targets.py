@@ -12,14 +12,24 @@ from typing import Any, Protocol
 from podwright.client.errors import ProblemError
 from podwright.components import Component
 from podwright.data.json_data import JsonMapping, as_object
-from podwright.errors import ApprovalRequired, PodwrightError
+from podwright.errors import (
+    ApprovalRequired,
+    PodwrightError,
+    RemoteError,
+    RemoteResponseError,
+)
+from podwright.evaluation.reports.row import RowStatus
 from podwright.evaluation.runs.outcome import Outcome, failure_status
 from podwright.evaluation.suite import Case
-from podwright.events import Event
-from podwright.messages.usage import NO_USAGE, RunLimits, Usage
+from podwright.events import Event, Reasoning, RunFinished, Token
+from podwright.folders.walks import first_models_of
+from podwright.messages.usage import NO_USAGE, RunLimits
 from podwright.run.component import TaskBody
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Task, execute
+
+_WRONG_INPUT = (400, 422)
+"""The status of a request whose input is wrong."""
 
 
 class Target(ABC):
@@ -80,6 +90,7 @@ class _Attempts:
     def __init__(self, component: Component, limits: RunLimits | None) -> None:
         self._component = component
         self._limits = limits
+        self._first_models = first_models_of(component)
         self._events: list[Event] = []
         self._usage = NO_USAGE
         self._seconds = 0.0
@@ -131,6 +142,7 @@ class _Attempts:
             usage=self._usage,
             seconds=self._seconds,
             events=self._events,
+            first_models=self._first_models,
         )
 
     def _paused(self, pause: ApprovalRequired) -> Outcome:
@@ -145,6 +157,7 @@ class _Attempts:
             usage=self._usage,
             seconds=self._seconds,
             events=self._events,
+            first_models=self._first_models,
         )
 
     def failed(self, error: PodwrightError) -> Outcome:
@@ -157,6 +170,7 @@ class _Attempts:
             usage=self._usage,
             seconds=self._seconds,
             events=self._events,
+            first_models=self._first_models,
         )
 
 
@@ -179,8 +193,8 @@ class Service(Protocol):
     """What runs cases elsewhere: a `Client`, or what `podwright_service.testing` serves."""
 
     @property
-    def run(self) -> Callable[..., Any]:
-        """As `Client.run`, or `AsyncClient.run`."""
+    def stream(self) -> Callable[..., Any]:
+        """As `Client.stream`, or `AsyncClient.stream`."""
         ...
 
 
@@ -204,78 +218,110 @@ class ServiceTarget(Target):
         self, case: Case, decisions: Sequence[JsonMapping]
     ) -> Outcome:
         """Run a case; see `Target.run`."""
-        left = list(decisions)
+        attempts = _ServedAttempts(self._service, self._kind)
+        try:
+            return await attempts.run(case, list(decisions))
+        except PodwrightError as error:
+            return attempts.failed(error)
+
+
+class _ServedAttempts:
+    """A run of a service with its pauses. It is streamed, because only so a run that fails or pauses has its events."""
+
+    def __init__(self, service: Service, kind: str) -> None:
+        self._service = service
+        self._kind = kind
+        self._events: list[Event] = []
+        self._usage = NO_USAGE
+        self._began = time.perf_counter()
+
+    async def run(self, case: Case, decisions: list[JsonMapping]) -> Outcome:
         inputs: Any = case.inputs
         options: dict[str, Any] = {}
         if case.messages:
             options["messages"] = case.messages
-        usage = NO_USAGE
-        began = time.perf_counter()
         while True:
             try:
-                result = await self._ask(inputs, options)
+                await self._ask(inputs, options)
             except ProblemError as error:
-                usage += error.usage or NO_USAGE
-                seconds = time.perf_counter() - began
+                self._usage += error.usage or NO_USAGE
                 if error.code != ApprovalRequired.code:
-                    return _failed(error, usage, seconds)
-                if not left or error.context is None:
-                    return _waiting(error, usage, seconds)
+                    raise
+                if not decisions or error.context is None:
+                    return self._paused(error)
                 inputs = error.context
-                options = {"decision": left.pop(0)}
+                options = {"decision": decisions.pop(0)}
                 if error.resume_path:
                     options["resume_path"] = error.resume_path
-            except PodwrightError as error:
-                return _failed(error, usage, time.perf_counter() - began)
             else:
-                return self._finished(
-                    result, usage, time.perf_counter() - began
-                )
+                return self._finished()
 
-    async def _ask(
-        self, inputs: Any, options: dict[str, Any]
-    ) -> ExecutionResult:
-        run = self._service.run
-        if inspect.iscoroutinefunction(run):
-            return await run(inputs, trace=True, **options)
-        return await asyncio.to_thread(run, inputs, trace=True, **options)
+    async def _ask(self, inputs: Any, options: Mapping[str, Any]) -> None:
+        """Run it once, and keep its events."""
+        stream = self._service.stream
+        if inspect.isasyncgenfunction(stream):
+            async for event in stream(inputs, **options):
+                self._keep(event)
+            return
 
-    def _finished(
-        self, result: ExecutionResult, earlier: Usage, seconds: float
-    ) -> Outcome:
-        data = result.data
-        output = result.value if data is None else data
+        def read() -> None:
+            for event in stream(inputs, **options):
+                self._keep(event)
+
+        await asyncio.to_thread(read)
+
+    def _keep(self, event: Event) -> None:
+        # the answer of a model is in the event of its end
+        if not isinstance(event, Token | Reasoning):
+            self._events.append(event)
+
+    def _finished(self) -> Outcome:
+        end = self._events[-1]
+        if not isinstance(end, RunFinished):
+            raise RemoteResponseError("The stream of the run has no end.")
+        self._usage += end.usage
+        output = end.value if end.data is None else end.data
         return Outcome(
             "ok",
             output,
-            _values_of(data, result.value, self._kind),
-            usage=earlier + result.usage,
-            seconds=seconds,
-            events=result.events,
+            _values_of(end.data, end.value, self._kind),
+            usage=self._usage,
+            seconds=time.perf_counter() - self._began,
+            events=self._events,
+        )
+
+    def failed(self, error: PodwrightError) -> Outcome:
+        return Outcome(
+            _status_of(error),
+            "",
+            _public(error.context),
+            error_code=error.code,
+            error=error.message,
+            usage=self._usage,
+            seconds=time.perf_counter() - self._began,
+            events=self._events,
+        )
+
+    def _paused(self, error: ProblemError) -> Outcome:
+        asked = as_object(error.problem.get("question"))
+        question = str(asked.get("message", error.message))
+        return Outcome(
+            "paused",
+            question,
+            _public(error.context),
+            question,
+            usage=self._usage,
+            seconds=time.perf_counter() - self._began,
+            events=self._events,
         )
 
 
-def _failed(error: PodwrightError, usage: Usage, seconds: float) -> Outcome:
-    return Outcome(
-        failure_status(error),
-        "",
-        _public(error.context),
-        error_code=error.code,
-        error=error.message,
-        usage=usage,
-        seconds=seconds,
-    )
-
-
-def _waiting(error: ProblemError, usage: Usage, seconds: float) -> Outcome:
-    question = str(
-        as_object(error.problem.get("question")).get("message", error.message)
-    )
-    return Outcome(
-        "paused",
-        question,
-        _public(error.context),
-        question,
-        usage=usage,
-        seconds=seconds,
-    )
+def _status_of(error: PodwrightError) -> RowStatus:
+    """Return the status of a run that has failed at a service: a request that it refuses says nothing about it."""
+    if not isinstance(error, RemoteError):
+        return failure_status(error)
+    if not isinstance(error, ProblemError):
+        return "error"
+    if error.run_id is None and error.status not in _WRONG_INPUT:
+        return "error"
+    return failure_status(error)

@@ -14,8 +14,14 @@ from podwright.data.json_data import JsonMapping, JsonObject, to_json_bytes
 from podwright.errors import ConfigurationError
 from podwright.evaluation.overrides import changed_blueprint
 from podwright.evaluation.suite import Suite, Variant
+from podwright.folders.folder import EVALUATION_FOLDER
 from podwright.folders.loader import load, load_changed, load_in_folder
-from podwright.folders.walks import component_digest, tools_of, walk
+from podwright.folders.walks import (
+    component_digest,
+    models_of,
+    tools_of,
+    walk,
+)
 from podwright.models import Model
 from podwright.run.component import ModelComponent
 from podwright.tools.fake import FakeTool
@@ -23,8 +29,8 @@ from podwright.tools.fake import FakeTool
 if TYPE_CHECKING:
     from podwright.mcp.server import MCPServer
 
-_LEFT_OUT = {"evals", "tests", "__pycache__", ".podwright", ".git"}
-"""Folders of a component that do not decide what it answers."""
+_LEFT_OUT = {EVALUATION_FOLDER, "tests", "__pycache__"}
+"""Folders of a component that do not decide what it answers, as those whose names begin with a dot."""
 
 
 def load_variant(
@@ -104,10 +110,12 @@ def effects_of(component: Component, suite: Suite) -> dict[str, bool]:
 
 
 def configuration_of(component: Component) -> list[str]:
-    """Return the digests of a component and its parts."""
+    """Return the digests of a component and its parts, and the names of the models that answer here and now."""
     return [
         component_digest(component),
         *(digest(part.to_blueprint()) for part in walk(component)),
+        # `use_model` may have chosen others than the blueprints name
+        *(model.name for model in models_of(component)),
     ]
 
 
@@ -123,7 +131,7 @@ def code_digest(folder: Path) -> str:
 def _files_in(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
         if path.is_dir():
-            if path.name not in _LEFT_OUT:
+            if path.name not in _LEFT_OUT and not path.name.startswith("."):
                 yield from _files_in(path)
         elif path.is_file():
             yield path

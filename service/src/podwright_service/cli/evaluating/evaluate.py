@@ -24,6 +24,7 @@ from podwright.evaluation.reports.row import Row
 from podwright.evaluation.runs.targets import LocalTarget, Service
 from podwright.evaluation.runs.variants import effects_of
 from podwright.evaluation.suite import Suite, Variant
+from podwright.models.output_files import check_writable
 from podwright.models.providers import ENDPOINTS
 from podwright_service.cli.console import print_error, print_text, write_text
 from podwright_service.cli.evaluating.baseline import (
@@ -66,6 +67,12 @@ class Options:
     junit_file: str | None = None
     markdown_file: str | None = None
 
+    @property
+    def files(self) -> list[str]:
+        """The files that are written at the end."""
+        named = (self.json_file, self.junit_file, self.markdown_file)
+        return [file for file in named if file]
+
 
 def run_suite(path: str, options: Options) -> int:
     """Run a suite, print the report, and return the exit code.
@@ -75,6 +82,8 @@ def run_suite(path: str, options: Options) -> int:
         options: The options.
     """
     try:
+        for file in options.files:
+            check_writable(file)
         suite = Suite.load(path)
         if options.against is None:
             earlier = blessed_report(suite)
@@ -103,17 +112,17 @@ def run_suite(path: str, options: Options) -> int:
             if earlier is not None:
                 print_baseline(earlier, suite)
             report = _run(evaluation, options.concurrency)
+        if report is None:
+            print_text("Interrupted: the same command goes on.", sys.stderr)
+            return _INTERRUPTED
+        report.save(last_report_file(suite))
+        if earlier is not None:
+            report = report.with_baseline(earlier)
+        print_report(report)
+        _write(report, options)
     except PodwrightError as error:
         print_error(error)
         return _WRONG_USAGE
-    if report is None:
-        print_text("Interrupted: the same command goes on.", sys.stderr)
-        return _INTERRUPTED
-    report.save(last_report_file(suite))
-    if earlier is not None:
-        report = report.with_baseline(earlier)
-    print_report(report)
-    _write(report, options)
     code = report.exit_code(strict=options.strict)
     print_text(f"exit {code}", sys.stderr)
     return code
@@ -227,6 +236,11 @@ def _may_begin(evaluation: Evaluation, options: Options) -> bool:
     """Say what will be run, what it needs and what has effects; ask if the budget will hardly be enough."""
     plan = evaluation.plan
     runs = len(plan.jobs)
+    if "PODWRIGHT_MODEL" in os.environ:
+        print_text(
+            "PODWRIGHT_MODEL is not used: the variants say which models answer.",
+            sys.stderr,
+        )
     print_text(
         f"{plan.suite.name}: {len({job.case.name for job in plan.jobs})} cases x {len(plan.targets)} variants"
         f" x {evaluation.repeat} = {runs} runs, of which {runs - len(plan.to_run)} are known;"

@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from podwright.data.text import printable, truncate
-from podwright.evaluation.reports.markdown import difference_text, ratio_text
+from podwright.evaluation.reports.markdown import (
+    difference_text,
+    ratio_text,
+    unpriced_text,
+)
 from podwright.evaluation.reports.report import (
     Report,
     VariantReport,
@@ -98,4 +102,4 @@ def _paid(report: Report) -> str:
     judges = ""
     if report.paid_judges:
         judges = f" (judges ${report.paid_judges:.4f})"
-    return f"${report.paid:.4f}{judges}; {calls}{oldest}"
+    return f"${report.paid:.4f}{judges}{unpriced_text(report)}; {calls}{oldest}"
