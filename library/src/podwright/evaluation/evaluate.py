@@ -111,7 +111,12 @@ class Evaluation:
         Args:
             on_row: Called with each row, known ones first.
             concurrency: How many runs there are at once.
+
+        Raises:
+            RemoteError: A service does not answer at the start.
         """
+        for target in self.plan.targets.values():
+            await target.prepare()
         # so that the first run is not the one that loads the prices
         for model in self.plan.models():
             await model.prepare()

@@ -7,6 +7,7 @@ import inspect
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from podwright.client.errors import ProblemError
@@ -28,7 +29,7 @@ from podwright.run.component import TaskBody
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Task, execute
 
-_WRONG_INPUT = (400, 422)
+_WRONG_INPUT = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 """The status of a request whose input is wrong."""
 
 
@@ -41,6 +42,10 @@ class Target(ABC):
     """The digest of the files of its folder, if it is the component as that has it."""
     is_local: bool = False
     """Whether it runs in this process, with recorded answers."""
+
+    async def prepare(self) -> None:
+        """Find out what the target is, before the first run."""
+        return
 
     @abstractmethod
     async def run(
@@ -197,28 +202,46 @@ class Service(Protocol):
         """As `Client.stream`, or `AsyncClient.stream`."""
         ...
 
+    @property
+    def info(self) -> Callable[[], Any]:
+        """As `Client.info`, or `AsyncClient.info`."""
+        ...
+
 
 class ServiceTarget(Target):
     """A component that a service runs.
 
     Args:
         service: The service.
-        digest: The digest of its blueprint.
-        kind: The kind of its component.
     """
 
-    def __init__(
-        self, service: Service, digest: str = "", kind: str = ""
-    ) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self.digest = digest
-        self._kind = kind
+
+    async def prepare(self) -> None:
+        """Ask the service for the digest of its blueprint.
+
+        Raises:
+            RemoteError: It does not answer, or refuses the key.
+        """
+        info = self._service.info
+        try:
+            if inspect.iscoroutinefunction(info):
+                found = await info()
+            else:
+                found = await asyncio.to_thread(info)
+        except ProblemError as error:
+            # a key may be one for runs alone
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+        else:
+            self.digest = found.digest
 
     async def run(
         self, case: Case, decisions: Sequence[JsonMapping]
     ) -> Outcome:
         """Run a case; see `Target.run`."""
-        attempts = _ServedAttempts(self._service, self._kind)
+        attempts = _ServedAttempts(self._service)
         try:
             return await attempts.run(case, list(decisions))
         except PodwrightError as error:
@@ -228,9 +251,8 @@ class ServiceTarget(Target):
 class _ServedAttempts:
     """A run of a service with its pauses. It is streamed, because only so a run that fails or pauses has its events."""
 
-    def __init__(self, service: Service, kind: str) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._kind = kind
         self._events: list[Event] = []
         self._usage = NO_USAGE
         self._began = time.perf_counter()
@@ -284,7 +306,7 @@ class _ServedAttempts:
         return Outcome(
             "ok",
             output,
-            _values_of(end.data, end.value, self._kind),
+            _values_of(end.data, end.value, end.kind),
             usage=self._usage,
             seconds=time.perf_counter() - self._began,
             events=self._events,
