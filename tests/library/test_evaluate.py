@@ -90,10 +90,9 @@ def test_paid_is_what_the_provider_counts(tmp_path: Path) -> None:
     assert report.live_calls == len(fake.log)
     assert report.replayed_calls > 0
     assert 0 < report.paid_judges < report.paid
-    assert report[LARGE].cost is not None
-    assert report[SMALL].cost is not None
-    assert report[LARGE].cost > 5 * report[SMALL].cost
-    assert report.compare(LARGE).cost is not None
+    ratio = report.compare(LARGE).cost
+    assert ratio is not None
+    assert ratio.value > 5
 
 
 def test_known_runs_are_not_made_again(tmp_path: Path) -> None:

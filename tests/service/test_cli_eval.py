@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -277,7 +278,8 @@ def test_against_a_blueprint_or_a_folder(
     assert done.returncode == 0, done.stderr
     report = Report.load(tmp_path / "r.json")
     assert report.baseline == "against"
-    assert [report[name].passed.value for name in report.digests] == [1.0, 0.0]
+    rates = [report[name].passed for name in report.digests]
+    assert [rate and rate.value for rate in rates] == [1.0, 0.0]
 
 
 def test_against_a_url(run: Run, stub: ModelStub, tmp_path: Path) -> None:
@@ -404,8 +406,10 @@ def by_instructions(request: ModelRequest) -> Any:
 def without_target(row: Row) -> Json:
     """What must be the same of a run, wherever it is made."""
     names = ("case", "repeat", "status", "checks", "cost", "tokens")
-    names = (*names, "model_calls", "output", "error_code")
-    return {name: getattr(row, name) for name in names}
+    names = (*names, "model_calls", "error_code")
+    found = {name: getattr(row, name) for name in names}
+    # a letter's number is another one
+    return {**found, "output": re.sub(r"[0-9a-f]{32}", "", row.output)}
 
 
 def test_a_served_desk_has_the_same_verdicts(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from podwright.client.errors import ProblemError
 from podwright.components import Component
-from podwright.data.json_data import JsonMapping, as_object
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import (
     ApprovalRequired,
     PodwrightError,
@@ -179,13 +179,13 @@ class _Attempts:
         )
 
 
-def _values_of(data: Any, value: Any, kind: str) -> JsonMapping:
+def _values_of(data: Any, value: Any, kind: str) -> JsonObject:
     if kind != "workflow":
         return {}
     return _public(as_object(data if data is not None else value))
 
 
-def _public(context: Mapping[str, Any] | None) -> JsonMapping:
+def _public(context: Mapping[str, Any] | None) -> JsonObject:
     """Return a context without what the library keeps in it."""
     return {
         name: value
@@ -303,10 +303,14 @@ class _ServedAttempts:
             raise RemoteResponseError("The stream of the run has no end.")
         self._usage += end.usage
         output = end.value if end.data is None else end.data
+        values = _values_of(end.data, end.value, end.kind)
+        if values:
+            # of a workflow, what it has written last
+            output = next(reversed(values.values()))
         return Outcome(
             "ok",
             output,
-            _values_of(end.data, end.value, end.kind),
+            values,
             usage=self._usage,
             seconds=time.perf_counter() - self._began,
             events=self._events,
