@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,23 +19,36 @@ import pytest
 from tests import evaluated_components
 from tests.evaluated_components import JUDGE, LARGE, SMALL, desk, writer
 from tests.evaluation_models import Provider, desk_answer, provider
-from tests.helpers import ROOT, environment, write_files
+from tests.helpers import NEWSROOM, ROOT, environment, write_files
+from tests.library.mcp_server import ServerDouble, definition, lock_of
 
 from podwright.errors import ConfigurationError, ModelRateLimitError
-from podwright.evaluation import Report, Row, Suite, aevaluate, evaluate
+from podwright.evaluation import (
+    Report,
+    Row,
+    Suite,
+    Variant,
+    aevaluate,
+    evaluate,
+)
 from podwright.evaluation.reports.junit import to_junit
 from podwright.evaluation.reports.markdown import to_markdown
-from podwright.messages.messages import ModelRequest
+from podwright.mcp.lock import LOCK_FILE
+from podwright.messages.messages import ModelRequest, ToolCall
 from podwright.testing import EchoModel, use_model
 
 Json = dict[str, Any]
+READ = definition("read_file")
 LARGE_ONLY = "large"
 TWO: Json = {
     "matrix": {"*.model": {"small": "fake/small", "large": "fake/large"}},
     "baseline": {"*.model": "small"},
 }
 """Keys of a suite with two models, and with the prompts as they are."""
-TIMES = {"made_at", "seconds", "p50", "p95", "is_timed", "oldest_answer"}
+TIMES = {
+    *("made_at", "seconds", "p50", "p95", "is_timed", "timed_runs"),
+    "oldest_answer",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -682,3 +697,147 @@ def test_huge_outputs(tmp_path: Path) -> None:
     assert len(report.rows[0].output) <= 500
     trace = folder / "evals/.recorded/runs" / report.rows[0].trace
     assert len(json.loads(trace.read_text())["value"]) == 3_000_000
+
+
+# --- All kinds of components
+
+REFUND: Json = {
+    "name": "refund",
+    "schema": {
+        "type": "function",
+        "function": {
+            "name": "refund",
+            "description": "Refund.",
+            "parameters": {
+                "type": "object",
+                "properties": {"order": {"type": "integer"}},
+                "required": ["order"],
+            },
+        },
+    },
+}
+
+
+def staff(request: ModelRequest, size: str, chance: Random) -> Any:
+    """Answers of the newsroom's models: facts, an approval, a plan, and pieces by chance."""
+    if request.output is not None:
+        return {"steps": [{"skill": "writer", "task": str(chance.random())}]}
+    if request.component == "reviewer":
+        return "APPROVED" if chance.random() < 0.5 else "Say who."
+    tools = {tool["function"]["name"] for tool in request.tools}
+    has_asked = any(message.role == "tool" for message in request.messages)
+    if not has_asked:
+        if "search_archive" in tools:
+            return ToolCall.of("search_archive", query="bees")
+        if "writer" in tools:
+            return ToolCall.of("writer", input="bees")
+    return f"{request.component} of {size} {chance.random()}"
+
+
+@pytest.mark.parametrize("name", ["newsroom", "desk", "press", "researcher"])
+def test_components_of_each_kind(tmp_path: Path, name: str) -> None:
+    """Workflows with branches and loops, conductors, pipelines and agents: two models, three times, and known again."""
+    folder = shutil.copytree(NEWSROOM, tmp_path / "newsroom") / name
+    suite = {
+        "variants": {
+            "small": {"*.model": "fake/small"},
+            "large": {"*.model": "fake/large"},
+        },
+        "baseline": "small",
+        "repeat": 3,
+        "cases": [{"name": "bees", "inputs": "Bees"}],
+    }
+    write_files(folder, {"evals/evals.yaml": suite})
+    with provider(staff) as fake:
+        first = evaluate(Suite.load(folder))
+        assert [row.error for row in first.rows if not row.passed] == []
+        assert round(first.paid, 12) == round(fake.paid, 12)
+        assert first.live_calls == len(fake.log)
+        # the last step of the newsroom says whether the piece is approved
+        outputs = 1 if name == "newsroom" else 6
+        assert len({row.output for row in first.rows}) == outputs
+        calls = len(fake.log)
+        (folder / "evals/.recorded/rows.jsonl").unlink()
+        second = evaluate(Suite.load(folder))
+        assert len(fake.log) == calls
+    assert without_times(second.to_dict()) == without_times(first.to_dict())
+
+
+def test_a_conversation_that_is_handed_over(tmp_path: Path) -> None:
+    """The agent that answers is another one, whose tools can be faked too."""
+    tools = "def refund(order: int) -> str:\n    raise AssertionError\n"
+    billing = {
+        "name": "billing",
+        "instructions": "You refund.",
+        "config": {"model": "fake/small"},
+        "tools": [REFUND],
+    }
+    called = {"called": [{"tool": "refund", "arguments": {"order": 7}}]}
+    suite = {
+        "checks": [called],
+        "fakes": {"refund": "done"},
+        "cases": [{"name": "one", "inputs": "Refund order 7."}],
+    }
+
+    def answer(request: ModelRequest, size: str, chance: Random) -> Any:
+        if request.component == "writer":
+            name = request.tools[0]["function"]["name"]
+            return ToolCall.of(name, input="refund order 7")
+        if request.messages[-1].text != "done":
+            return ToolCall.of("refund", order=7)
+        return "It is done."
+
+    folder = writer(
+        tmp_path,
+        suite,
+        {
+            "agents/billing/blueprint.json": billing,
+            "agents/billing/tools.py": tools,
+        },
+    )
+    blueprint = json.loads((folder / "blueprint.json").read_text())
+    blueprint["handoffs"] = ["billing"]
+    write_files(folder, {"blueprint.json": blueprint})
+    with provider(answer):
+        report = evaluate(Suite.load(folder))
+    assert report.rows[0].reasons() == []
+    assert report.rows[0].output == "It is done."
+
+
+def test_a_faked_tool_of_an_mcp_server(tmp_path: Path) -> None:
+    """Its server is not needed."""
+    server = ServerDouble(READ)
+    folder = writer(
+        tmp_path,
+        {
+            "checks": [{"called": ["read_file"]}],
+            "fakes": {"read_file": {"text": "of a fake"}},
+        },
+        {LOCK_FILE: lock_of("files", READ).to_text()},
+    )
+    blueprint = json.loads((folder / "blueprint.json").read_text())
+    blueprint["mcp"] = [{"server": "files", "tools": ["read_file"]}]
+    write_files(folder, {"blueprint.json": blueprint})
+
+    def answer(request: ModelRequest, size: str, chance: Random) -> Any:
+        if request.messages[-1].role != "tool":
+            return ToolCall.of("read_file", path="/a")
+        return request.messages[-1].text
+
+    with provider(answer):
+        report = evaluate(Suite.load(folder), mcp={"files": server})
+    assert report.rows[0].reasons() == []
+    assert "of a fake" in report.rows[0].output
+    assert server.calls == []
+
+
+def test_two_variants_that_are_the_same(tmp_path: Path) -> None:
+    """What one has paid, the other has not."""
+    suite = Suite.load(writer(tmp_path))
+    same = Variant("same", blueprint=suite.component / "blueprint.json")
+    suite = replace(suite, variants={**suite.variants, "same": same})
+    with provider(said("Hi")) as fake:
+        report = evaluate(suite)
+    assert len(fake.log) == 1
+    assert round(report.paid, 12) == round(fake.paid, 12)
+    assert (report.live_calls, report.replayed_calls) == (1, 1)

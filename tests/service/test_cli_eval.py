@@ -457,6 +457,8 @@ def test_a_served_desk_has_the_same_verdicts(
         checks=checks,
         cases=cases,
     )
+    judge = folder / "evals/judges/kind.json"
+    judge.write_text(judge.read_text().replace("fake/judge", MODEL))
     with ComponentProcess(
         folder, model=stub, env={"DESK_DATABASE": str(database)}
     ) as served:
