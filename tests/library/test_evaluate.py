@@ -545,11 +545,11 @@ async def around_run(case):
 def test_a_check_that_raises(tmp_path: Path) -> None:
     """It fails with its reason: what it would have said is not known."""
     suite = {"checks": [{"name": "is_fine", "args": {"value": "{output}"}}]}
-    files = {"evals/checks.py": "def is_fine(value):\n    return value[99]\n"}
+    files = {"evals/checks.py": "def is_fine(context, value):\n    return value[99]\n"}
     with provider(said("Hi")):
         report = evaluate(Suite.load(writer(tmp_path, suite, files)))
     assert [row.passed for row in report.rows] == [False]
-    assert "is_fine" in report.rows[0].reasons()[0]
+    assert "IndexError" in report.rows[0].reasons()[0]
 
 
 def test_a_damaged_line(tmp_path: Path) -> None:
@@ -566,6 +566,40 @@ def test_a_damaged_line(tmp_path: Path) -> None:
         rows.write_text(text + '{"made_at": [}\n')
         with pytest.raises(ConfigurationError, match="Line 2 of"):
             evaluate(Suite.load(folder))
+
+
+def test_a_damaged_answer(tmp_path: Path) -> None:
+    """The run that needs it is not scored, also if the desk would go on without it."""
+    folder = desk(tmp_path, **TWO)
+    recorded = folder / "evals/.recorded"
+    with provider(desk_answer) as fake:
+        evaluate(Suite.load(folder))
+        (recorded / "rows.jsonl").unlink()
+        for answer in (recorded / "answers").glob("*.json"):
+            data = json.loads(answer.read_text())
+            if "advice" in data["response"]["text"]:
+                answer.write_text("{")
+        fake.log.clear()
+        report = evaluate(Suite.load(folder))
+        assert fake.log == []
+    assert {row.status for row in report.rows} == {"error"}
+    assert {row.error_code for row in report.rows} == {"trace_invalid"}
+
+
+def test_a_budget_without_a_rest_for_the_judge(tmp_path: Path) -> None:
+    """The run is not scored, and later only the judge is asked."""
+    suite, files = judged({"judge": "kind"})
+    suite["variants"] = {"short": {}}
+    del suite["baseline"]
+    folder = writer(tmp_path, suite, files, max_tokens=10)
+    with provider(judge_answer(lambda inputs: True)) as fake:
+        report = evaluate(Suite.load(folder), budget=0.0001)
+        assert [row.status for row in report.rows] == ["budget"]
+        assert fake.calls_of("kind") == 0
+        report = evaluate(Suite.load(folder))
+        assert [row.passed for row in report.rows] == [True]
+        assert fake.log == [("writer", "fake/small"), ("kind", "fake/judge")]
+    assert round(report.paid, 12) == round(fake.paid, 12)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

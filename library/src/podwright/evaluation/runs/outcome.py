@@ -10,8 +10,10 @@ from typing import Any
 from podwright.data.json_data import JsonObject
 from podwright.data.names import INPUT
 from podwright.errors import (
+    ConfigurationError,
     ModelAuthenticationError,
     ModelConnectionError,
+    ModelError,
     ModelRateLimitError,
     ModelTimeoutError,
     ModelUnavailableError,
@@ -19,6 +21,7 @@ from podwright.errors import (
     RemoteConnectionError,
     RemoteTimeoutError,
     RemoteUnavailableError,
+    TraceError,
     codes_of,
 )
 from podwright.evaluation.reports.row import RowStatus
@@ -46,8 +49,9 @@ PROVIDER_CODES: frozenset[str] = frozenset(
         RemoteUnavailableError,
     )
     for code in codes_of(kind)
-)
-"""The codes of errors that say something about a provider or a network, and nothing about the component."""
+) | {ConfigurationError.code, ModelError.code, TraceError.code}
+"""The codes of errors that say something about a provider, a network or this machine, and nothing about the component:
+also that a model cannot be called at all, and that a recorded answer cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
