@@ -545,7 +545,9 @@ async def around_run(case):
 def test_a_check_that_raises(tmp_path: Path) -> None:
     """It fails with its reason: what it would have said is not known."""
     suite = {"checks": [{"name": "is_fine", "args": {"value": "{output}"}}]}
-    files = {"evals/checks.py": "def is_fine(context, value):\n    return value[99]\n"}
+    files = {
+        "evals/checks.py": "def is_fine(context, value):\n    return value[99]\n"
+    }
     with provider(said("Hi")):
         report = evaluate(Suite.load(writer(tmp_path, suite, files)))
     assert [row.passed for row in report.rows] == [False]

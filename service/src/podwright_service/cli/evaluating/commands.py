@@ -23,6 +23,98 @@ _ServiceKey = Annotated[
 ]
 
 
+_Suite = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="A component folder, or a suite's file."
+    ),
+]
+_Repeat = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=100,
+        help="How often each case is run; by default as the suite says.",
+        show_default=False,
+    ),
+]
+_Cases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="CASE", help="Run this case; may be repeated."
+    ),
+]
+_Variants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        metavar="NAME",
+        help="Run this variant, and the baseline; may be repeated.",
+    ),
+]
+_Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHAT",
+        help="Compare with a report, a blueprint, a folder, an image or a URL.",
+        show_default=False,
+    ),
+]
+_Budget = Annotated[
+    float,
+    typer.Option(min=0, metavar="USD", help="What may be paid at most."),
+]
+_Concurrency = Annotated[
+    int, typer.Option(min=1, max=1000, help="Runs at once.")
+]
+_Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Use nothing that is recorded.")
+]
+_MaxAge = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AGE",
+        help="Use no older recorded answers: 90s, 30m, 12h, 7d.",
+        show_default=False,
+    ),
+]
+_Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Fail if a gate is undecided, too."),
+]
+_Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="Begin although the budget will hardly be enough."
+    ),
+]
+_JsonFile = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the report as JSON.",
+        show_default=False,
+    ),
+]
+_JunitFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the results as JUnit XML.",
+        show_default=False,
+    ),
+]
+_MarkdownFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the report as Markdown.",
+        show_default=False,
+    ),
+]
+
+
 class _EvalGroup(TyperGroup):
     """`podwright eval PATH` is `podwright eval run PATH`."""
 
@@ -40,96 +132,20 @@ eval_commands = typer.Typer(
 
 @eval_commands.command(_RUN)
 def run(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH", help="A component folder, or a suite's file."
-        ),
-    ] = ".",
-    repeat: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=100,
-            help="How often each case is run; by default as the suite says.",
-            show_default=False,
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only", metavar="CASE", help="Run this case; may be repeated."
-        ),
-    ] = None,
-    variants: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--variant",
-            metavar="NAME",
-            help="Run this variant, and the baseline; may be repeated.",
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="Compare with a report, a blueprint, a folder, an image or a URL.",
-            show_default=False,
-        ),
-    ] = None,
-    budget: Annotated[
-        float,
-        typer.Option(min=0, metavar="USD", help="What may be paid at most."),
-    ] = 1.0,
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=1000, help="Runs at once.")
-    ] = 8,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Use nothing that is recorded.")
-    ] = False,
-    max_age: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Use no older recorded answers: 90s, 30m, 12h, 7d.",
-            show_default=False,
-        ),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Fail if a gate is undecided, too."),
-    ] = False,
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", help="Begin although the budget will hardly be enough."
-        ),
-    ] = False,
-    as_json: Annotated[
-        str | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write the report as JSON.",
-            show_default=False,
-        ),
-    ] = None,
-    junit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the results as JUnit XML.",
-            show_default=False,
-        ),
-    ] = None,
-    markdown: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the report as Markdown.",
-            show_default=False,
-        ),
-    ] = None,
+    path: _Suite = ".",
+    repeat: _Repeat = None,
+    only: _Cases = None,
+    variants: _Variants = None,
+    against: _Against = None,
+    budget: _Budget = 1.0,
+    concurrency: _Concurrency = 8,
+    fresh: _Fresh = False,
+    max_age: _MaxAge = None,
+    strict: _Strict = False,
+    yes: _Yes = False,
+    as_json: _JsonFile = None,
+    junit: _JunitFile = None,
+    markdown: _MarkdownFile = None,
 ) -> None:
     """Run the cases of a suite with its variants, and compare them.
 
