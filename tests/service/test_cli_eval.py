@@ -413,14 +413,12 @@ def without_target(row: Row) -> Json:
 
 
 def test_a_served_desk_has_the_same_verdicts(
-    stub: ModelStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, stub: ModelStub, tmp_path: Path
 ) -> None:
     """With the same answers: also of runs that wait, fail, or are approved, and of calls that are made in them."""
     stub.respond_with(by_instructions)
-    for name, value in stub.variables(stub.url).items():
-        monkeypatch.setenv(name, value)
     database = tmp_path / "desk.db"
-    monkeypatch.setenv("DESK_DATABASE", str(database))
+    elsewhere = tmp_path / "served.db"
     by_name = {"value": "{draft}", "text": "{customer}"}
     checks = [
         {"called": ["look_up_order"], "label": "looks it up"},
@@ -460,21 +458,24 @@ def test_a_served_desk_has_the_same_verdicts(
     judge = folder / "evals/judges/kind.json"
     judge.write_text(judge.read_text().replace("fake/judge", MODEL))
     with ComponentProcess(
-        folder, model=stub, env={"DESK_DATABASE": str(database)}
+        folder, model=stub, env={"DESK_DATABASE": str(elsewhere)}
     ) as served:
-        report = evaluate(Suite.load(folder), targets={"served": served})
+        options = ("--against", served.url, "--json", "r.json")
+        done = run("desk", *options, DESK_DATABASE=str(database))
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = Report.load(tmp_path / "r.json")
     rows = {
         name: [row for row in report.rows if row.variant == name]
         for name in report.digests
     }
-    assert len(rows["served"]) == 3
+    assert len(rows["against"]) == 3
     assert any(check.passed for row in report.rows for check in row.checks)
-    assert report.digests["served"] == report.digests["here"]
-    assert list(map(without_target, rows["served"])) == list(
+    assert report.digests["against"] == report.digests["here"]
+    assert list(map(without_target, rows["against"])) == list(
         map(without_target, rows["here"])
     )
     assert {row.status for row in report.rows} == {"ok", "paused", "failed"}
-    assert letters(database) == 2
+    assert [letters(database), letters(elsewhere)] == [1, 1]
 
 
 def test_a_budget_for_services(stub: ModelStub, tmp_path: Path) -> None:

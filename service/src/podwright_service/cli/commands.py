@@ -606,7 +606,7 @@ def schema(
         ),
     ] = None,
 ) -> None:
-    """Print the JSON Schema of blueprints, or of suites for evaluations."""
+    """Print the JSON Schema of blueprints, or of suites."""
     from podwright_service.cli.shipping.blueprints import print_schema
 
     print_schema(kind)

@@ -126,7 +126,7 @@ class _EvalGroup(TyperGroup):
 
 eval_commands = typer.Typer(
     cls=_EvalGroup,
-    help="Run the cases of a component with other models and prompts, and compare.",
+    help="Try a component with other models and prompts.",
 )
 
 
