@@ -21,8 +21,13 @@ from podwright.client import AsyncClient
 from podwright.evaluation import Evaluation, Report, Row, Suite, evaluate
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest
-from podwright_service.testing import ComponentProcess, ModelStub
+from podwright_service.testing import (
+    ComponentContainer,
+    ComponentProcess,
+    ModelStub,
+)
 from podwright_service.testing.script import Fault
+from podwright_service.testing.served import Served
 
 Json = dict[str, Any]
 MODEL = "openai/gpt-4o-mini"
@@ -412,13 +417,17 @@ def without_target(row: Row) -> Json:
     return {**found, "output": re.sub(r"[0-9a-f]{32}", "", row.output)}
 
 
+@pytest.mark.parametrize("where", ["process", "slim"])
 def test_a_served_desk_has_the_same_verdicts(
-    run: Run, stub: ModelStub, tmp_path: Path
+    run: Run,
+    stub: ModelStub,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    where: str,
 ) -> None:
     """With the same answers: also of runs that wait, fail, or are approved, and of calls that are made in them."""
     stub.respond_with(by_instructions)
     database = tmp_path / "desk.db"
-    elsewhere = tmp_path / "served.db"
     by_name = {"value": "{draft}", "text": "{customer}"}
     checks = [
         {"called": ["look_up_order"], "label": "looks it up"},
@@ -457,9 +466,21 @@ def test_a_served_desk_has_the_same_verdicts(
     )
     judge = folder / "evals/judges/kind.json"
     judge.write_text(judge.read_text().replace("fake/judge", MODEL))
-    with ComponentProcess(
-        folder, model=stub, env={"DESK_DATABASE": str(elsewhere)}
-    ) as served:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o777)
+    served_with: Json = {
+        "model": stub,
+        # the desk looks for a folder for temporary files, too
+        "env": {"DESK_DATABASE": "/data/desk.db", "TMPDIR": "/data"},
+        "volumes": [(data, "/data", "rw")],
+    }
+    if where == "slim":
+        image = request.getfixturevalue("slim")
+        service: Served = ComponentContainer(folder, image=image, **served_with)
+    else:
+        service = ComponentProcess(folder, **served_with)
+    with service as served:
         options = ("--against", served.url, "--json", "r.json")
         done = run("desk", *options, DESK_DATABASE=str(database))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -475,7 +496,7 @@ def test_a_served_desk_has_the_same_verdicts(
         map(without_target, rows["here"])
     )
     assert {row.status for row in report.rows} == {"ok", "paused", "failed"}
-    assert [letters(database), letters(elsewhere)] == [1, 1]
+    assert [letters(database), letters(data / "desk.db")] == [1, 1]
 
 
 def test_a_budget_for_services(stub: ModelStub, tmp_path: Path) -> None:
