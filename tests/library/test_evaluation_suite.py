@@ -585,6 +585,13 @@ def test_folders_without_a_suite(load: Load, tmp_path: Path) -> None:
         assert caught.value.suggestion
 
 
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.yaml", "x" * 300])
+def test_a_path_that_does_not_exist(tmp_path: Path, name: str) -> None:
+    """The error says so, and does not speak of the form of suites."""
+    with pytest.raises(ConfigurationError, match="There is no file or folder"):
+        Suite.load(tmp_path / name)
+
+
 def test_an_invalid_component(load: Load) -> None:
     """The problems of the component's blueprint come before those of its suite."""
     broken = {"../agents/sorter.json": {**SORTER, "confg": {}}}

@@ -24,7 +24,7 @@ from podwright.evaluation.runs.outcome import Outcome, failure_status
 from podwright.evaluation.suite import Case
 from podwright.events import Event, Reasoning, RunFinished, Token
 from podwright.folders.walks import first_models_of
-from podwright.messages.usage import NO_USAGE, RunLimits
+from podwright.messages.usage import NO_USAGE
 from podwright.run.component import TaskBody
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Task, execute
@@ -69,18 +69,16 @@ class LocalTarget(Target):
         component: Component,
         digest: str,
         source: str = "",
-        limits: RunLimits | None = None,
     ) -> None:
         self.component = component
         self.digest = digest
         self.source = source
-        self._limits = limits
 
     async def run(
         self, case: Case, decisions: Sequence[JsonMapping]
     ) -> Outcome:
         """Run a case; see `Target.run`."""
-        attempt = _Attempts(self.component, self._limits)
+        attempt = _Attempts(self.component)
         body = TaskBody(case.inputs, messages=case.messages)
         try:
             task = self.component.task_from(body)
@@ -92,9 +90,8 @@ class LocalTarget(Target):
 class _Attempts:
     """A run with its pauses: each decision lets it go on, in another attempt."""
 
-    def __init__(self, component: Component, limits: RunLimits | None) -> None:
+    def __init__(self, component: Component) -> None:
         self._component = component
-        self._limits = limits
         self._first_models = first_models_of(component)
         self._events: list[Event] = []
         self._usage = NO_USAGE
@@ -128,7 +125,6 @@ class _Attempts:
                 self._component,
                 task,
                 subscribers=[self._events.append],
-                limits=self._limits,
             )
         except PodwrightError as error:
             self._usage = earlier + (error.usage or NO_USAGE)

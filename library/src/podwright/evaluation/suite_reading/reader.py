@@ -95,6 +95,11 @@ def read_suite(path: Path) -> ReadSuite:
         ConfigurationError: There is no suite, or a file cannot be read.
     """
     file = path
+    if not _exists(path):
+        raise ConfigurationError(
+            f"There is no file or folder '{truncate(str(path), 200)}'.",
+            suggestion="Give the component's folder, or the path of its suite.",
+        )
     if path.is_dir():
         own = suite_file_in(path)
         if own is None:
@@ -130,6 +135,14 @@ def _is_component(path: Path) -> bool:
         return Folder(path).has_blueprint()
     # Python 3.11 raises RuntimeError for a link to itself
     except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    # such as a name that is too long
+    except (OSError, ValueError):
         return False
 
 
